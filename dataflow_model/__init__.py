@@ -32,7 +32,7 @@ from dataflow_model.errors import (
     WorkerLost,
 )
 from dataflow_model.plan.functions.combine import CombineFn
-from dataflow_model.plan.functions.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.functions.dofn import DeadLetter, DoFn, Retract, TaggedOutput, TimestampedValue
 from dataflow_model.plan.functions.state import (
     BagStateSpec,
     CombiningStateSpec,
@@ -274,6 +274,7 @@ __all__ = [
     "RepeatUntil",
     "Repeatedly",
     "Reshuffle",
+    "Retract",
     "RunnerState",
     "Sample",
     "SessionStopped",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dataflow_model.plan.logical.graph import Plan
-    from dataflow_model.plan.logical.nodes import Node, SideInput
+    from dataflow_model.plan.logical.nodes import Node, Retracting, SideInput
 
 
 def check_retractions(plan: Plan) -> None:
@@ -72,7 +72,7 @@ def applies_retractions(node: Node, changing: Collection[SideInput]) -> bool:
             return not isinstance(node, Deduplicate)
 
 
-def _refuse_changing_side(node: ParDo, source: GroupByKeyAndWindow) -> None:
+def _refuse_changing_side(node: ParDo, source: Retracting) -> None:
     if node.retractable == "memoised":
         raise NotYetSupported(
             f"{node.label!r} keeps its outputs for the retractions of {source.label!r}, but its side input changes "
@@ -86,7 +86,7 @@ def _refuse_changing_side(node: ParDo, source: GroupByKeyAndWindow) -> None:
     )
 
 
-def _check_function(node: ParDo, source: GroupByKeyAndWindow) -> None:
+def _check_function(node: ParDo, source: Retracting) -> None:
     if node.is_stateful and node.retractable == "memoised":
         raise PlanError(
             f"{node.label!r} is stateful, and its outputs depend on its state, so they cannot be kept by input "
@@ -107,11 +107,11 @@ def _check_function(node: ParDo, source: GroupByKeyAndWindow) -> None:
         )
 
 
-def _check_grouping(node: GroupByKeyAndWindow, source: GroupByKeyAndWindow) -> None:
+def _check_grouping(node: GroupByKeyAndWindow, source: Retracting) -> None:
     strategy = node.strategy
     expires = not isinstance(strategy.window_fn, GlobalWindows)
-    if expires and strategy.allowed_lateness < source.strategy.allowed_lateness:
-        lateness, needed = (duration_text(given.strategy.allowed_lateness) for given in (node, source))
+    if expires and strategy.allowed_lateness < source.allowed_lateness:
+        lateness, needed = map(duration_text, (strategy.allowed_lateness, source.allowed_lateness))
         raise PlanError(
             f"{node.label!r} allows {lateness} of lateness, but {source.label!r} before it emits retractions for "
             f"{needed}: later ones would be dropped, and wrong results would remain",

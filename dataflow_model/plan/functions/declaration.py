@@ -40,6 +40,7 @@ class Declaration:
         has_expiry: whether the class defines `on_window_expiry`.
         time_sorted: whether it requires its input in event-time order.
         watermarks: the `WatermarkSpec`s and `WatermarkHoldSpec`s, by the name of the class attribute.
+        retracts: whether it takes back what it has emitted.
     """
 
     states: Mapping[str, StateSpec] = attrs.field(factory=dict)
@@ -48,6 +49,7 @@ class Declaration:
     has_expiry: bool = False
     time_sorted: bool = False
     watermarks: Mapping[str, WatermarkSpec | WatermarkHoldSpec] = attrs.field(factory=dict)
+    retracts: bool = False
 
     @property
     def is_stateful(self) -> bool:
@@ -76,6 +78,7 @@ class Declaration:
         """Describe the declaration, for fingerprints and explanations."""
         parts = [f"{name}: {spec.describe()}" for name, spec in sorted(self.specs.items())]
         parts += ["input sorted by event time"] if self.time_sorted else []
+        parts += ["outputs that may be taken back"] if self.retracts else []
         return ", ".join(parts) or "nothing"
 
 
@@ -83,8 +86,8 @@ def declaration_of(kind: type[DoFn]) -> Declaration:
     """Return the declaration of a DoFn's class.
 
     Raises:
-        InvalidArgument: for a timer without a callback or with two, a callback for an unknown timer, or a name that is
-            already used.
+        InvalidArgument: for a timer without a callback or with two, a callback for an unknown timer, a name that is
+            already used, or `retracts` without state.
 
     Example:
         >>> import dataflow_model as dm
@@ -137,8 +140,15 @@ def _inspected(kind: Any) -> Declaration:
             f"{kind.__name__} declares the timer {silent[0]!r}, but nothing runs when it fires",
             hint=f"decorate the function that should run with @dm.on_timer({silent[0]})",
         )
-    sorts = kind.requires_time_sorted_input
-    return Declaration(states, timers, callbacks, callable(attributes.get(EXPIRY)), sorts, watermarks)
+    sorts, has_expiry = kind.requires_time_sorted_input, callable(attributes.get(EXPIRY))
+    declaration = Declaration(states, timers, callbacks, has_expiry, sorts, watermarks, kind.retracts)
+    if kind.retracts and not declaration.is_stateful:
+        raise InvalidArgument(
+            f"{kind.__name__} declares retracts = True, but it has no state, so it cannot know what it has emitted",
+            hint="declare what it remembers, such as emitted = dm.ValueStateSpec(default=None), or leave `retracts` "
+            "out: retractions of its input are applied by calling it again",
+        )
+    return declaration
 
 
 def check_declared(fn: DoFn, function: Callable[..., Any]) -> None:

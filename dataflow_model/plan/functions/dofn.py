@@ -78,6 +78,63 @@ class TimestampedValue(Generic[ElementT_co]):
             )
 
 
+@attrs.frozen
+class Retract(Generic[ElementT_co]):
+    """An output that takes back an earlier output of a stateful `DoFn` whose class declares `retracts = True`.
+
+    What is behind the function then computes its results as if the value had never been emitted: groupings correct
+    theirs, tables delete rows, and other sinks mark the retraction.
+
+    The value must be equal to the one that was emitted, for the same key and window. Give it the same event time too,
+    as `TimestampedValue(Retract(value), event_time)`, if windows are assigned behind the function or functions there
+    ask for `timestamp`. Like any output, a retraction may be earlier than the element or timer that causes it only if
+    the watermark waits for it: see `DoFn.late_data_horizon` and `WatermarkHoldSpec`. Emit a retraction before the value
+    that replaces it; a grouping behind the function then takes both as one update, and a table keeps the new row.
+
+    What a retraction of a value does that was never emitted is up to what is behind the function: a sum, for example,
+    subtracts it.
+
+    Raises:
+        InvalidType: for a `TimestampedValue`, a `TaggedOutput` or a `Retract`, which go around the retraction.
+
+    Source: the retractions of the Dataflow Model paper, section 2.3; Kafka Streams' `leftJoin`, which emits tombstones.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Newest(dm.DoFn):
+        ...     retracts = True
+        ...     newest = dm.ValueStateSpec[int | None](default=None)
+        ...
+        ...     def process(self, pair, newest):
+        ...         if newest.read() is not None:
+        ...             yield dm.Retract((pair[0], newest.read()))
+        ...         newest.write(pair[1])
+        ...         yield pair
+        >>> with dm.Pipeline() as p:
+        ...     ratings = p | dm.Create([("Ann", 3), ("Bob", 4), ("Ann", 5)])
+        ...     _ = ratings | dm.ParDo(Newest()) | dm.Values() | dm.Sum.globally() | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        [9]
+    """
+
+    value: ElementT_co
+
+    def __attrs_post_init__(self) -> None:
+        """Reject the other wrappers as the value, which go around a retraction.
+
+        Raises:
+            InvalidType: for a `TimestampedValue`, a `TaggedOutput` or a `Retract`.
+        """
+        ways_out = {
+            Retract: "write Retract(value) once: a retraction cannot be taken back, so emit the value again",
+            TaggedOutput: "write TaggedOutput(tag, Retract(value))",
+            TimestampedValue: "write TimestampedValue(Retract(value), event_time)",
+        }
+        hint = ways_out.get(type(self.value))
+        if hint is not None:
+            raise InvalidType(f"the value of a Retract cannot be the {self.value!r}", hint=hint)
+
+
 def _on_one_line(text: str) -> str:
     return " ".join(filter(None, map(str.strip, text.splitlines())))
 
@@ -114,7 +171,8 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
     For type checkers, a `DoFn[str, int]` takes strings and emits integers; the type parameters are optional.
 
     `process(self, element, …)` returns an iterable of outputs, is a generator, or returns `None`. An output is a plain
-    value, a `TaggedOutput` or a `TimestampedValue`. Further parameters are filled by name:
+    value, a `TaggedOutput` or a `TimestampedValue`, and in a class with `retracts` also a `Retract`. Further parameters
+    are filled by name:
 
     * `timestamp`: the element's `EventTime`;
     * `window`: the element's window;
@@ -148,6 +206,8 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
         requires_time_sorted_input: whether `process` gets each key's elements in event-time order. An element is then
             buffered until the watermark has passed it by the allowed lateness; elements that arrive later are dropped
             and counted.
+        retracts: whether a stateful DoFn takes back what it has emitted; see `Retract`. A plan in which a retraction
+            would reach a transform that cannot apply it is then rejected before it runs. Its outputs belong to no pane.
 
     A class may define `process_batch` instead of `process`, or both; see `process_batch`.
 
@@ -181,6 +241,7 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
     retractable: ClassVar[bool | Literal["memoised"]] = True
     watermark_percentiles: tuple[float, ...] = ()
     requires_time_sorted_input: ClassVar[bool] = False
+    retracts: ClassVar[bool] = False
 
     def setup(self) -> None:
         """Acquire expensive resources, such as a connection or a model, once per worker."""
@@ -190,7 +251,7 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
 
     def process(
         self, element: InputT_contra, *args: Any, **kwargs: Any
-    ) -> Iterable[OutputT_co | TaggedOutput | TimestampedValue] | None:
+    ) -> Iterable[OutputT_co | TaggedOutput | TimestampedValue | Retract] | None:
         """Return the outputs for one element."""
         raise NotImplementedError(f"{type(self).__name__} must define `process(self, element, …)`")
 

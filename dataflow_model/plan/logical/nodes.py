@@ -51,6 +51,19 @@ class SideInput:
     shares_windows: bool = False
 
 
+@attrs.frozen
+class Retracting:
+    """What may take back what it has emitted: a retracting grouping, or a stateful function that retracts.
+
+    Attributes:
+        label: its label.
+        allowed_lateness: how late its retractions may be.
+    """
+
+    label: str
+    allowed_lateness: Duration
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Read:
     """Read a source; the papers' injector.
@@ -58,14 +71,14 @@ class Read:
     Attributes:
         dead_letters: the tag of the output for rows that cannot be read, or `None` if such a row stops the run.
         tags: the tags of the outputs besides the main one; only what was kept of another transform has some.
-        retracting: by tag, the grouping whose retractions an output may contain; only such outputs contain any.
+        retracting: by tag, what emits the retractions that an output may contain; only such outputs contain any.
     """
 
     label: str
     source: Source
     dead_letters: str | None = None
     tags: tuple[str, ...] = ()
-    retracting: Mapping[str, GroupByKeyAndWindow] = attrs.field(factory=dict)
+    retracting: Mapping[str, Retracting] = attrs.field(factory=dict)
 
     @property
     def inputs(self) -> tuple[Ref, ...]:
@@ -140,6 +153,11 @@ class ParDo:
     def is_stateful(self) -> bool:
         """Whether the DoFn works by key and window, in a keyed stage."""
         return self.declaration.is_stateful
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the DoFn takes back what it has emitted; only a stateful one may."""
+        return self.declaration.retracts
 
 
 @attrs.frozen(kw_only=True, eq=False)

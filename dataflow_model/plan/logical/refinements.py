@@ -75,6 +75,7 @@ class _Problem:
 def check_refinements(plan: Plan, *, in_rounds: bool = False) -> None:
     """Check each sink and grouping that takes the panes of a grouping against the rules of `outcomes`.
 
+    * The outputs of a stateful function that takes them back count as retracting panes, which are emitted early.
     * A function with the parameter `pane`, a stateful function or a `Deduplicate` in between can choose among the
       panes, so nothing is checked behind it. Behind a function with the parameter `window`, the keys of a table may
       contain the window, so it is assumed that they do.
@@ -155,6 +156,11 @@ def may_refine(strategy: WindowingStrategy) -> bool:
 
 def groupings_before(plan: Plan, ref: Ref, through: Callable[[Node], bool]) -> list[GroupByKeyAndWindow]:
     """Return the nearest groupings whose panes are in a collection, through nodes that `through` accepts, in order."""
+    return [node for node in _nearest(plan, ref, through) if isinstance(node, GroupByKeyAndWindow)]
+
+
+def _nearest(plan: Plan, ref: Ref, through: Callable[[Node], bool]) -> list[GroupByKeyAndWindow | ParDo]:
+    """Return the nearest groupings before a collection, and the nearest functions that take back their outputs."""
     refs, seen, labels = [ref], set(), set()
     while refs:
         ref = refs.pop()
@@ -166,13 +172,12 @@ def groupings_before(plan: Plan, ref: Ref, through: Callable[[Node], bool]) -> l
             continue
         if isinstance(before, GroupByKeyAndWindow):
             labels.add(before.label)
-        elif through(before):
+            continue
+        if isinstance(before, ParDo) and before.retracts and ref.tag != before.dead_letters:
+            labels.add(before.label)
+        if through(before):
             refs.extend(main_inputs(before))
-    return [
-        candidate
-        for candidate in plan.nodes
-        if isinstance(candidate, GroupByKeyAndWindow) and candidate.label in labels
-    ]
+    return [node for node in plan.nodes if isinstance(node, GroupByKeyAndWindow | ParDo) and node.label in labels]
 
 
 def inherits_from(plan: Plan, node: GroupByKeyAndWindow) -> list[GroupByKeyAndWindow]:
@@ -207,8 +212,11 @@ def _problems(plan: Plan, *, in_rounds: bool) -> Iterator[_Problem]:
     for node in plan.nodes:
         if not isinstance(node, GroupByKeyAndWindow | Write):
             continue
-        for before in groupings_before(plan, node.input, keeps_all_panes):
-            problem = _of_panes(plan, before, node, retracted, in_rounds=in_rounds)
+        for before in _nearest(plan, node.input, keeps_all_panes):
+            if isinstance(before, ParDo):
+                problem = _of_outputs(plan, before, node)
+            else:
+                problem = _of_panes(plan, before, node, retracted, in_rounds=in_rounds)
             if problem is not None:
                 yield problem
         if isinstance(node, Write) or isinstance(node.strategy.window_fn, GlobalWindows):
@@ -242,7 +250,7 @@ def _of_panes(
     reader = (
         _grouping_as_reader(before, node)
         if isinstance(node, GroupByKeyAndWindow)
-        else _sink_as_reader(plan, before, node)
+        else _sink_as_reader(plan, before, strategy, node)
     )
     answers = [(firings, outcome(mode, firings, windows, reader)) for firings in firings_of(strategy, plan.late_data)]
     wrong = [answer for answer in answers if answer[1].verdict is not Verdict.RIGHT]
@@ -264,19 +272,34 @@ def _of_panes(
     )
 
 
+def _of_outputs(plan: Plan, before: ParDo, node: GroupByKeyAndWindow | Write) -> _Problem | None:
+    """Return what is not right about a node that takes the outputs of a function that takes them back."""
+    if isinstance(node, GroupByKeyAndWindow):  # see `check_retractions`
+        return None
+    reader = _sink_as_reader(plan, before, plan.strategy(before.input), node)
+    answer = outcome(Mode.RETRACTING, Firings.EARLY, Windows.VANISH, reader)
+    if answer.verdict is Verdict.RIGHT:
+        return None
+    return _Problem(
+        answer.verdict,
+        f"{node.label!r} writes the outputs of {before.label!r}, which takes them back, and {answer.why}",
+        answer.way_out.replace("{grouping}", repr(before.label)),
+    )
+
+
 def _grouping_as_reader(before: GroupByKeyAndWindow, node: GroupByKeyAndWindow) -> Reader:
     whole = node.combine.own_kernel in {Kernel.COUNT, Kernel.MEAN} or before.combine.own_kernel is Kernel.MEAN
     return Reader.WHOLES if whole and node.fan_out is None else Reader.PARTS
 
 
-def _sink_as_reader(plan: Plan, before: GroupByKeyAndWindow, node: Write) -> Reader:
+def _sink_as_reader(
+    plan: Plan, before: GroupByKeyAndWindow | ParDo, strategy: WindowingStrategy, node: Write
+) -> Reader:
     def reaches(through: Callable[[Node], bool]) -> bool:
         """Return whether the panes reach the sink through transforms that `through` accepts."""
-        return before in groupings_before(
-            plan, node.input, lambda between: keeps_all_panes(between) and through(between)
-        )
+        return before in _nearest(plan, node.input, lambda between: keeps_all_panes(between) and through(between))
 
-    has_window = before.strategy.window_fn.is_global or not reaches(
+    has_window = strategy.window_fn.is_global or not reaches(
         lambda between: not (isinstance(between, ParDo) and "window" in between.metadata)
     )
     keeps_windows = reaches(lambda between: not (isinstance(between, AssignWindows) and between.assigns))

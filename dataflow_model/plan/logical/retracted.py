@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.plan.functions.dofn import ValuesFn
 from dataflow_model.plan.logical.graph import without_dropped
-from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo, Read, Ref
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo, Read, Ref, Retracting
 
 if TYPE_CHECKING:
     from dataflow_model.plan.logical.graph import Plan
 
 
-def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
-    """Return the collections that may contain retractions, each with the grouping that emits them.
+def retracted_collections(plan: Plan) -> dict[Ref, Retracting]:
+    """Return the collections that may contain retractions, each with what emits them.
 
-    A grouping emits retractions only under its own retracting strategy; other transforms pass them on. If the outputs
-    of several groupings are flattened, the one with the greatest allowed lateness is named. The record of a dropped
-    element is a new element.
+    A grouping emits retractions only under its own retracting strategy, and a stateful function only if its class
+    declares that; other transforms pass them on. If several such collections are flattened, what has the greatest
+    allowed lateness is named. The record of a dropped element, and the dead letter of a stateful function, are new
+    elements.
 
     Example:
         >>> import dataflow_model as dm
@@ -27,24 +28,28 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
         >>> [ref.label for ref in retracted_collections(p.plan())]
         ['Sum.PerKey']
     """
-    groupings: dict[Ref, GroupByKeyAndWindow] = {}
+    retracted: dict[Ref, Retracting] = {}
     for node in plan.nodes:
-        source: GroupByKeyAndWindow | None
+        outputs = without_dropped(node)
+        source: Retracting | None
         match node:
             case GroupByKeyAndWindow():
-                source = node if node.strategy.retracting else None
+                source = Retracting(node.label, node.strategy.allowed_lateness) if node.strategy.retracting else None
             case Read():
-                groupings.update((Ref(node.label, tag), source) for tag, source in node.retracting.items())
+                retracted.update((Ref(node.label, tag), source) for tag, source in node.retracting.items())
                 continue
-            case ParDo():  # the outputs of a stateful one are new elements
-                stops = node.is_stateful or isinstance(node.fn, ValuesFn)
-                source = None if stops else groupings.get(node.input)
+            case ParDo() if node.is_stateful:  # its outputs are new elements
+                lateness = plan.strategy(node.input).allowed_lateness
+                source = Retracting(node.label, lateness) if node.retracts else None
+                outputs = tuple(ref for ref in outputs if ref.tag != node.dead_letters)
+            case ParDo():
+                source = None if isinstance(node.fn, ValuesFn) else retracted.get(node.input)
             case _:
-                sources = [groupings[ref] for ref in node.inputs if ref in groupings]
-                source = max(sources, key=lambda grouping: grouping.strategy.allowed_lateness, default=None)
+                sources = [retracted[ref] for ref in node.inputs if ref in retracted]
+                source = max(sources, key=lambda source: source.allowed_lateness, default=None)
         if source is not None:
-            groupings.update(dict.fromkeys(without_dropped(node), source))
-    return groupings
+            retracted.update(dict.fromkeys(outputs, source))
+    return retracted
 
 
 def memoised(plan: Plan) -> frozenset[str]:

@@ -17,7 +17,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.columns.rows import kind_of, named_row_type
 from dataflow_model.plan.functions.combine import CombineFn
-from dataflow_model.plan.functions.dofn import DeadLetter, TaggedOutput, TimestampedValue
+from dataflow_model.plan.functions.dofn import DeadLetter, Retract, TaggedOutput, TimestampedValue
 from dataflow_model.plan.functions.kernels import Reduction
 
 if TYPE_CHECKING:
@@ -71,16 +71,20 @@ def unwrapped(produced: Any) -> Any:
     Example:
         >>> unwrapped(int | TaggedOutput), unwrapped(TimestampedValue[int]), unwrapped(TimestampedValue)
         (<class 'int'>, <class 'int'>, typing.Any)
+        >>> unwrapped(int | Retract), unwrapped(TimestampedValue[Retract[int]])
+        (<class 'int'>, <class 'int'>)
     """
-    members = [_untimed(member) for member in _members(produced) if member is not TaggedOutput]
-    return either(members)
+    members = [_bare(member, TimestampedValue) for member in _members(produced) if member is not TaggedOutput]
+    # A retraction takes back a value of one of the other types.
+    values = [member for member in members if Retract not in {member, get_origin(member)}]
+    return either([_bare(member, Retract) for member in values or members])
 
 
-def _untimed(member: Any) -> Any:
-    """Return the type of the value of a `TimestampedValue`, and any other type as it is."""
-    if member is TimestampedValue:
+def _bare(member: Any, wrapper: type) -> Any:
+    """Return the type of the value in a wrapper, and any other type as it is."""
+    if member is wrapper:
         return Any
-    return _clean(get_args(member)[0]) if get_origin(member) is TimestampedValue else member
+    return _clean(get_args(member)[0]) if get_origin(member) is wrapper else member
 
 
 def item_type(iterable: Any) -> Any:

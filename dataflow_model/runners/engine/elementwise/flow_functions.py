@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.functions.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue, TimestampFn
+from dataflow_model.plan.functions.dofn import (
+    FilterFn,
+    FlatMapFn,
+    MapFn,
+    Retract,
+    TaggedOutput,
+    TimestampedValue,
+    TimestampFn,
+)
 from dataflow_model.plan.logical.nodes import MAIN, AssignTimestamps
 from dataflow_model.runners.engine.elementwise.flows import Flow, Outputs
 from dataflow_model.runners.engine.functions.calling import indices_kept, mapped
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.logical.nodes import ParDo
 
-MARKED: Final = frozenset({TaggedOutput, TimestampedValue})
+MARKED: Final = frozenset({TaggedOutput, TimestampedValue, Retract})
 """The classes of outputs that are not plain values."""
 LIST_HINT: Final = "return a list, or use Map for one output each"
 _WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
@@ -123,6 +131,12 @@ def _unmarked(result: Any, time: int, node: ParDo) -> tuple[str, Any, int | None
     if isinstance(value, TimestampedValue):
         at = checked_move(time, int(value.event_time), node)
         value = value.value
+    if isinstance(value, Retract):
+        raise InvalidType(
+            f"{node.label!r} has no state, so it cannot take back what it has emitted, got {value!r}",
+            hint="use a stateful DoFn that declares retracts = True; retractions of a function's input are applied by "
+            "calling it again, without a Retract",
+        )
     return tag, value, at
 
 

@@ -28,7 +28,7 @@ from dataflow_model.time import MAX_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dataflow_model.plan.logical.nodes import SideInput
+    from dataflow_model.plan.logical.nodes import Retracting, SideInput
     from dataflow_model.plan.logical.stages import KeyedNode, StagedPlan
     from dataflow_model.plan.rewrites.lifting import Lift
     from dataflow_model.runners.engine.lanes.bundle import Bundle
@@ -82,8 +82,8 @@ class StageShard:
             self.machines[node.label] = self._machine(node, retracted.get(node.inputs[0]))
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
-    def _machine(self, node: KeyedNode, source: GroupByKeyAndWindow | None) -> KeyedMachine:
-        """Return the machine that runs a node; `source` is the grouping whose retractions may reach it, if any."""
+    def _machine(self, node: KeyedNode, source: Retracting | None) -> KeyedMachine:
+        """Return the machine that runs a node; `source` is what emits the retractions that may reach it, if any."""
         percentiles, records_percentile = self.staged.percentiles, self.staged.records_percentiles
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
@@ -100,7 +100,7 @@ class StageShard:
                 return MemoMachine(
                     node,
                     self.staged,
-                    int(max(self.staged.plan.strategy(node.input).allowed_lateness, source.strategy.allowed_lateness)),
+                    int(max(self.staged.plan.strategy(node.input).allowed_lateness, source.allowed_lateness)),
                     self.side_values,
                     percentiles,
                     records_percentile=records_percentile,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.micros import shifted
 from dataflow_model.plan.functions.declaration import EXPIRY
-from dataflow_model.plan.functions.dofn import TaggedOutput, TimestampedValue
+from dataflow_model.plan.functions.dofn import Retract, TaggedOutput, TimestampedValue
 from dataflow_model.plan.functions.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA
 from dataflow_model.plan.functions.state import CombiningStateSpec, WatermarkSpec
 from dataflow_model.plan.functions.state_handles import Timer, Watermark, WatermarkHold
@@ -27,7 +27,7 @@ from dataflow_model.runners.engine.functions.user_code import (
     listed,
     user_error,
 )
-from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.bundle import Bundle, Update
 from dataflow_model.runners.engine.lanes.order import Emissions
 from dataflow_model.runners.engine.state.stateful_cells import Hold, PendingTimer
 from dataflow_model.time import MAX_TIMESTAMP, EventTime, ProcessingTime, format_instant
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from dataflow_model.values import Window
 
 _EVENT: Final = TimeDomain.EVENT_TIME
+_Output: TypeAlias = tuple[str, Any, int, bool]
+"""An output: its tag, its value, its event time, and whether it is a retraction."""
 _METADATA: Final[Mapping[str, Callable[[Call], Any]]] = {
     "fire_timestamp": operator.attrgetter("fired_at"),
     "is_retraction": operator.attrgetter("is_retraction"),
@@ -250,6 +252,7 @@ class UserCalls:
             rescues=node.dead_letters is not None,
         )
         self._tags = (MAIN, *node.tags)
+        self._retracts = node.retracts
         states = self._declaration.states.values()
         combiners: list[Any] = [spec.combine for spec in states if isinstance(spec, CombiningStateSpec)]
         self._lifetimes = [Lifetime(node.label, fn) for fn in (node.fn, *combiners)]
@@ -315,7 +318,7 @@ class UserCalls:
             )
             raise user_error(problem, node.label, value) from journal.uncopied
         journal.undo()
-        self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time)], call)
+        self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time, False)], call)
 
     def fire(self, name: str, tag: str, fire_time: int) -> None:
         """Call the function of a timer."""
@@ -412,9 +415,9 @@ class UserCalls:
     def _argument(self, argument: Any, window: Window) -> Any:
         return self._side_values[argument](window) if isinstance(argument, SideInput) else argument
 
-    def _checked(self, results: Any, call: Call) -> list[tuple[str, Any, int]]:
-        """Return tag, value and event time of all outputs after checking them; raise if one is rejected."""
-        filed: list[tuple[str, Any, int]] = []
+    def _checked(self, results: Any, call: Call) -> list[_Output]:
+        """Return all outputs after checking them; raise if one is rejected."""
+        filed: list[_Output] = []
         earliest = call.earliest
         for result in listed(results, self._node.label, "return a list, or yield the outputs"):
             tag, value, at = MAIN, result, call.time
@@ -422,6 +425,15 @@ class UserCalls:
                 tag, value = value.tag, value.value
             if isinstance(value, TimestampedValue):
                 at, value = int(value.event_time), value.value
+            is_retraction = isinstance(value, Retract)
+            if is_retraction:
+                if not self._retracts:
+                    raise InvalidType(
+                        f"{self._node.label!r} emits {value!r}, but its class does not declare that it retracts, so "
+                        "the plan was not checked for it",
+                        hint=f"write retracts = True in the class {type(self._node.fn).__name__}",
+                    )
+                value = value.value
             check_tag(tag, self._tags, self._node.label)
             if at < earliest:
                 raise InvalidType(
@@ -430,10 +442,10 @@ class UserCalls:
                     hint="declare how far back outputs may be with dm.ParDo(…).late_data_horizon('1 hour'), or set "
                     "the timer with output_timestamp=…",
                 )
-            filed.append((tag, value, at))
+            filed.append((tag, value, at, is_retraction))
         return filed
 
-    def _file(self, filed: list[tuple[str, Any, int]], call: Call) -> None:
+    def _file(self, filed: list[_Output], call: Call) -> None:
         emissions, windows = self._emissions, (call.window,)
         if self.timer is not None:
             emissions.of_timer(*self.timer)
@@ -441,9 +453,14 @@ class UserCalls:
             if not isinstance(self._orders, list):
                 self._orders = list(self._orders)  # one after the other, which lanes are slow at
             emissions.of_element(self._orders[call.row])
-        for tag, value, at in filed:
+        pane = NO_FIRING if self._retracts else call.pane  # a retraction has everything that its value had
+        emission: Order | None = None  # identifies the call from its first retraction on
+        for tag, value, at, is_retraction in filed:
             order = emissions.next()
+            if is_retraction and emission is None:
+                emission = order
+            update = None if emission is None else Update((self._node.label, emission), is_retraction)
             bundle = self._output.get(tag)
             if bundle is None:
                 bundle = self._output[tag] = Bundle()
-            bundle.append(value, at, windows, call.pane, order, call.clock)
+            bundle.append(value, at, windows, pane, order, call.clock, update)
