@@ -8,6 +8,8 @@ import dataflow_model as dm
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.hosts import OnHost
 
 EACH = dm.Repeatedly(dm.AfterCount(1))
@@ -81,3 +83,68 @@ def test_a_memoised_function_retracts_the_outputs_that_it_returned(clocked: OnHo
         (("small", 1), True),
         (("large", 5), False),
     ]
+
+
+class Unpaid(dm.DoFn):
+    """Each order as unpaid, until it is paid or its minute is over."""
+
+    retracts = True
+    late_data_horizon = dm.duration("1 hour")
+    unpaid = dm.ValueStateSpec[Any](default=None)
+    reminder = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
+
+    def process(self, pair: Any, timestamp: dm.EventTime, unpaid: Any, reminder: dm.Timer) -> Iterator[Any]:
+        key, amount = pair
+        if amount > 0:
+            unpaid.write((amount, timestamp))
+            reminder.set_after("10 seconds")
+            yield key, amount
+        else:
+            yield from self._taken_back(key, unpaid)
+
+    @dm.on_timer(reminder)
+    def remind(self, key: Any, unpaid: Any) -> Iterator[Any]:
+        if unpaid.read() is not None:
+            yield dm.TaggedOutput("reminded", key)
+
+    def on_window_expiry(self, key: Any, unpaid: Any) -> Iterator[Any]:
+        yield from self._taken_back(key, unpaid)
+
+    def _taken_back(self, key: Any, unpaid: Any) -> Iterator[Any]:
+        if unpaid.read() is not None:
+            amount, at = unpaid.read()
+            yield dm.TimestampedValue(dm.Retract((key, amount)), at)
+        unpaid.clear()
+
+
+def test_what_a_stateful_function_takes_back_is_gone_from_every_grouping_behind_it(host: OnHost) -> None:
+    script = TestStream().add(5, 1, key="a").add(6, 2, key="b").add(7, 3, key="c").watermark(4)
+    script = script.add(0, 8, key="b").watermark(30).add(0, 40, key="c").watermark(50).add(9, 70, key="d")
+
+    def build(p: dm.Pipeline) -> None:
+        minutes = p | "script" >> script | "minutes" >> dm.Window.into(dm.FixedWindows("1 minute"))
+        unpaid, reminded = minutes | "unpaid" >> dm.ParDo(Unpaid()).with_outputs("reminded")
+        _ = unpaid | "unpaid orders" >> dm.io.Collect()
+        _ = reminded | "reminders" >> dm.io.Collect()
+        each = dm.Window.into(dm.FixedWindows(5)).trigger(EACH).accumulating_and_retracting()
+        amounts = unpaid | "each" >> each | "one key" >> dm.Map(lambda pair: ("all", pair[1]))
+        _ = amounts | "amounts" >> dm.Sum.per_key() | "sums" >> dm.io.Collect()
+        _ = amounts | "greatest" >> dm.Max.per_key() | "maxima" >> dm.io.Collect()
+
+    result = host.run(build)
+    records = result.collected("unpaid orders")
+    assert sorted((record.value, record.is_retraction) for record in records) == [
+        (order, is_retraction) for order in (("a", 5), ("b", 6), ("c", 7), ("d", 9)) for is_retraction in (False, True)
+    ]
+    assert all(
+        other.event_time == record.event_time for record in records for other in records if other.value == record.value
+    )
+    assert sorted(record.value for record in result.collected("reminders")) == ["a", "c", "d"]
+    net: dict[Any, int] = {}
+    for record in result.collected("sums"):
+        net[record.window] = net.get(record.window, 0) + (-1 if record.is_retraction else 1) * record.value[1]
+    assert not any(net.values())
+    assert sum(-1 if record.is_retraction else 1 for record in result.collected("maxima")) == 0
+    if host.host.has_clock:
+        amounts = [record.value[1] for record in result.collected("sums") if not record.is_retraction]
+        assert amounts[:3] == [5, 11, 18]

@@ -79,7 +79,8 @@ def test_shards_cuts_and_restarts_change_no_value_and_no_retraction(
     def build(p: dm.Pipeline) -> None:
         behind.build(function, p | script | "placed" >> dm.Window.into(strategy))
 
-    expected, actual = run(build), run(build, MicroBatchRunner(schedule))
+    runner: Any = MicroBatchRunner(schedule)
+    expected, actual = run(build), run(build, runner)
     for label in SINKS:
         assert not difference(outputs(expected, label), outputs(actual, label)), label
 
@@ -92,7 +93,8 @@ def test_a_function_whose_values_differ_from_call_to_call_takes_back_those_that_
     def build(p: dm.Pipeline) -> None:
         behind.build(function, p | script | "placed" >> dm.Window.into(strategy))
 
-    behind.check(run(build, MicroBatchRunner(Schedule(2, cuts=(1, 3), restarts=frozenset(range(1, 60, 2))))))
+    runner: Any = MicroBatchRunner(Schedule(2, cuts=(1, 3), restarts=frozenset(range(1, 60, 2))))
+    behind.check(run(build, runner))
 
 
 @given(strategies.test_streams(keys=("a", "b")), functions(), st.sampled_from(["1 second", "5 seconds", "1 hour"]))

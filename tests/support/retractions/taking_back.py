@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -69,51 +70,62 @@ class TakingBack(dm.DoFn):
             case "aside":
                 new = "aside", *new[1:]
             case "replace" if emitted:
-                yield taken_back(emitted.pop(0))
+                yield from taken_back(emitted.pop(0))
             case "drop" if emitted:
-                yield taken_back(emitted.pop())
+                yield from taken_back(emitted.pop())
             case "in vain":
-                yield output(new)
-                yield taken_back(new)
+                yield from output(new)
+                yield from taken_back(new)
             case "again":
                 for each in emitted:
-                    yield taken_back(each)
-                    yield output(each)
+                    yield from taken_back(each)
+                    yield from output(each)
             case "timer":
                 later.set(min(timestamp + dm.duration("3 s"), window.max_timestamp))
             case "clock":
                 soon.set_after("2 s")
         if move not in {"drop", "in vain"}:
-            yield output(new)
+            yield from output(new)
             emitted.append(new)
         if move == "swap" and len(emitted) > 1:
-            yield taken_back(emitted.pop(0))
+            yield from taken_back(emitted.pop(0))
         standing.write(tuple(emitted))
 
     @dm.on_timer(later)
     def take_all_back(self, standing: Any) -> Iterator[Any]:
-        yield from map(taken_back, standing.read())
+        yield from all_taken_back(standing.read())
         standing.clear()
 
     @dm.on_timer(soon)
     def take_one_back(self, standing: Any) -> Iterator[Any]:
-        yield from map(taken_back, standing.read()[:1])
+        yield from all_taken_back(standing.read()[:1])
         standing.write(standing.read()[1:])
 
     def on_window_expiry(self, standing: Any, window: Any) -> Iterator[Any]:
         if self.ends and not isinstance(window, dm.GlobalWindow):  # whose end is further than the horizon
-            yield from map(taken_back, standing.read())
+            yield from all_taken_back(standing.read())
 
 
-def output(emitted: Emitted) -> Any:
+def output(emitted: Emitted) -> Iterator[Any]:
+    """Emit a value, and that it was emitted."""
     tag, value, at = emitted
-    timed = dm.TimestampedValue(value, at)
-    return timed if tag == "main" else dm.TaggedOutput(tag, timed)
+    yield _tagged(tag, dm.TimestampedValue(value, at))
+    yield dm.TaggedOutput("log", (tag, value, at, False))
 
 
-def taken_back(emitted: Emitted) -> Any:
+def taken_back(emitted: Emitted) -> Iterator[Any]:
+    """Take a value back, and emit that it was taken back."""
     tag, value, at = emitted
-    return output((tag, dm.Retract(value), at))
+    yield _tagged(tag, dm.TimestampedValue(dm.Retract(value), at))
+    yield dm.TaggedOutput("log", (tag, value, at, True))
+
+
+def all_taken_back(emitted: Iterable[Emitted]) -> Iterator[Any]:
+    return itertools.chain.from_iterable(map(taken_back, emitted))
+
+
+def _tagged(tag: str, value: Any) -> Any:
+    return value if tag == "main" else dm.TaggedOutput(tag, value)
 
 
 def functions(*, is_pure: bool | None = None) -> st.SearchStrategy[TakingBack]:
@@ -139,7 +151,8 @@ class Behind:
 
     def build(self, taking_back: TakingBack, pairs: Any) -> None:
         """Add the function and what is behind it."""
-        main, aside = pairs | "taking back" >> dm.ParDo(taking_back).with_outputs("aside")
+        main, aside, log = pairs | "taking back" >> dm.ParDo(taking_back).with_outputs("aside", "log")
+        _ = log | "log" >> dm.io.Collect()
         _ = main | "main" >> dm.io.Collect()
         _ = aside | "aside" >> dm.io.Collect()
         both = (main, aside) | "both" >> dm.Flatten() | "windows" >> dm.Window.into(self.strategy)
@@ -152,7 +165,14 @@ class Behind:
 
     def check(self, result: Any) -> None:
         """Check that what stands behind the function is what a batch job computes of what it has left standing."""
-        standing = [record for tag in ("main", "aside") for record in Account().book(result.collected(tag)).standing]
+        main, aside = result.collected("main"), result.collected("aside")
+        emitted = Counter(
+            (tag, record.value, record.event_time, record.is_retraction)
+            for tag, records in (("main", main), ("aside", aside))
+            for record in records
+        )
+        assert emitted == Counter(record.value for record in result.collected("log"))
+        standing = [*Account().book(main).standing, *Account().book(aside).standing]
         elements = [(*record.value, record.event_time) for record in standing]
         groups = batch(elements, self.strategy.window_fn)
         for name, combine in COMBINERS.items():
