@@ -14,6 +14,7 @@ from dataflow_model.io.events import source
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet, ReadText
 from dataflow_model.io.table_source import ReadTable
+from dataflow_model.io.then import Then
 from dataflow_model.io.topics.read import ReadKafka
 from dataflow_model.io.topics.write import WriteKafka
 from dataflow_model.io.write import (
@@ -46,6 +47,7 @@ __all__ = [
     "ReadParquet",
     "ReadTable",
     "ReadText",
+    "Then",
     "ToDataFrame",
     "WriteCsv",
     "WriteJson",

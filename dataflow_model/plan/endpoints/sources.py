@@ -6,7 +6,7 @@ import abc
 import functools
 import numbers
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias
 
 import attrs
 import numpy as np
@@ -29,7 +29,7 @@ from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.time import Duration, EventTime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import pyarrow as pa
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.endpoints.scripts import ScriptSource
     from dataflow_model.time import DurationLike
 
+Keep: TypeAlias = "Callable[[ColumnSource, str], ColumnSource]"
+"""Returns what keeps the rows of a source that cannot be read again."""
 POLL_INTERVAL: Final = Duration(micros=1_000_000)
 RETRY_FOR: Final = Duration(micros=60_000_000)
 
@@ -519,6 +521,24 @@ class ColumnSource(RowSource):
         """
         del origins
         return {}
+
+    def ends(self, origin: str) -> bool:
+        """Return whether an origin has ended once all its rows have been read; see `origins_end`.
+
+        Args:
+            origin: the name of the origin.
+        """
+        del origin
+        return self.origins_end
+
+    def kept(self, keep: Keep, name: str = "") -> ColumnSource:
+        """Return the source, or what keeps the rows of a source that cannot be read again.
+
+        Args:
+            keep: returns it for a source and a name; sources of which this one consists have names of their own.
+            name: the name of this one.
+        """
+        return self if self.reads_again else keep(self, name)
 
     def drained(self) -> Self:
         """Return the source for the last poll of a run that ends with what exists now; nothing is waited for."""

@@ -125,14 +125,12 @@ class Retract(Generic[ElementT_co]):
         Raises:
             InvalidType: for a `TimestampedValue`, a `TaggedOutput` or a `Retract`.
         """
-        ways_out = {
-            Retract: "write Retract(value) once: a retraction cannot be taken back, so emit the value again",
-            TaggedOutput: "write TaggedOutput(tag, Retract(value))",
-            TimestampedValue: "write TimestampedValue(Retract(value), event_time)",
-        }
-        hint = ways_out.get(type(self.value))
-        if hint is not None:
-            raise InvalidType(f"the value of a Retract cannot be the {self.value!r}", hint=hint)
+        if isinstance(self.value, Retract | TaggedOutput | TimestampedValue):
+            raise InvalidType(
+                f"the value of a Retract cannot be the {self.value!r}",
+                hint="write the others around it, as in TimestampedValue(Retract(value), event_time) or "
+                "TaggedOutput(tag, Retract(value)); a retraction cannot be taken back, so emit the value again",
+            )
 
 
 def _on_one_line(text: str) -> str:

@@ -14,7 +14,9 @@ from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo, Read, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.columns.source_columns import BadRow, Columns
     from dataflow_model.plan.columns.time_units import TimeUnit
@@ -160,6 +162,10 @@ class _FirstRows(ColumnSource):
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch as the source does."""
         return self.source.columns_of(batch)
+
+    def positions_in(self, batch: pa.RecordBatch, row: int) -> NDArray[np.int64]:
+        """Return the positions that the rows have in the source."""
+        return self.source.positions_in(batch, row)
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Check that an origin is the one that was listed."""

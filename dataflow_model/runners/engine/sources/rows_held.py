@@ -11,7 +11,6 @@ from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.runners.engine.functions.user_code import source_calls
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.endpoints.sources import ColumnSource
     from dataflow_model.plan.logical.nodes import Node
     from dataflow_model.plan.logical.stages import StagedPlan
 
@@ -25,18 +24,11 @@ def with_rows_held(staged: StagedPlan, clock: int) -> StagedPlan:
     """
 
     def held(node: Node) -> Node:
-        source = read_once(node)
+        source = node.source.as_columns if isinstance(node, Read) else None
         if source is None or not isinstance(node, Read):
             return node
         with source_calls(node.label, "poll", source.is_users):
-            return attrs.evolve(node, source=HeldSource.of(source, node.label, clock))
+            kept = source.kept(lambda part, _: HeldSource.of(part, node.label, clock))
+        return node if kept is source else attrs.evolve(node, source=kept)
 
-    if all(read_once(node) is None for node in staged.plan.nodes):
-        return staged
     return attrs.evolve(staged, plan=staged.plan.changed(held))
-
-
-def read_once(node: Node) -> ColumnSource | None:
-    """Return the source of a node if it cannot be read again, else `None`."""
-    source = node.source.as_columns if isinstance(node, Read) else None
-    return None if source is None or source.reads_again else source

@@ -8,6 +8,7 @@ lost if the source has forgotten them. A file is removed once a commit has read 
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -19,14 +20,13 @@ from dataflow_model.errors import CheckpointMismatch, InvalidArgument
 from dataflow_model.plan.endpoints.sources import Changes, Origin
 from dataflow_model.plan.endpoints.wrapped import Listed, WrappedSource, rows_between
 from dataflow_model.plan.logical.nodes import Read
-from dataflow_model.runners.engine.sources.rows_held import read_once
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, file_name
 from dataflow_model.runners.sharded.checkpoint.parts import read_part, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from dataflow_model.plan.endpoints.sources import Known, OriginPosition
+    from dataflow_model.plan.endpoints.sources import ColumnSource, Known, OriginPosition
     from dataflow_model.plan.logical.nodes import Node
     from dataflow_model.plan.logical.stages import StagedPlan
 
@@ -44,18 +44,23 @@ def with_inboxes(staged: StagedPlan, directory: str) -> StagedPlan:
     """
 
     def kept(node: Node) -> Node:
-        source = read_once(node)
+        source = node.source.as_columns if isinstance(node, Read) else None
         if source is None or not isinstance(node, Read):
             return node
-        if source.position_column is not None:
-            raise InvalidArgument(
-                f"{node.label!r} cannot be read again, so its rows are numbered from 0, but it has the positions in "
-                f"{source.position_column!r}",
-                hint="leave out `position_column`, and keep how far the source is in the cursor of its origin",
-            )
-        return attrs.evolve(node, source=InboxSource(source=source, directory=directory, label=node.label))
+        after = source.kept(functools.partial(_inbox, directory, node.label))
+        return node if after is source else attrs.evolve(node, source=after)
 
     return attrs.evolve(staged, plan=staged.plan.changed(kept))
+
+
+def _inbox(directory: str, label: str, source: ColumnSource, name: str) -> InboxSource:
+    if source.position_column is not None:
+        raise InvalidArgument(
+            f"{label!r} cannot be read again, so its rows are numbered from 0, but it has the positions in "
+            f"{source.position_column!r}",
+            hint="leave out `position_column`, and keep how far the source is in the cursor of its origin",
+        )
+    return InboxSource(source=source, directory=directory, label=label, name=name)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -65,11 +70,13 @@ class InboxSource(WrappedSource):
     Attributes:
         directory: the common part of the checkpoint.
         label: the label of the source.
+        name: its name in a source of several; empty for one that is alone.
         columns: the columns to read; `None` for all.
     """
 
     directory: str
     label: str
+    name: str = ""
     columns: tuple[str, ...] | None = None
 
     def schema(self) -> pa.Schema:
@@ -179,10 +186,14 @@ class InboxSource(WrappedSource):
 
     @property
     def _folder(self) -> pathlib.Path:
-        return pathlib.Path(self.directory, INBOX, file_name(self.label))
+        return pathlib.Path(self.directory, self._prefix)
+
+    @property
+    def _prefix(self) -> str:
+        return f"{INBOX}/{file_name(self.label)}/{self.name or 'rows'}"
 
     def _file(self, origin: str, first: int) -> str:
-        return f"{INBOX}/{file_name(self.label)}/{quote(origin, safe='')}/{first:0{_DIGITS}d}.pickle"
+        return f"{self._prefix}/{quote(origin, safe='')}/{first:0{_DIGITS}d}.pickle"
 
     def _starts(self, origin: str) -> list[int]:
         folder = self._folder / quote(origin, safe="")

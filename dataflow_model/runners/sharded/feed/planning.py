@@ -392,7 +392,10 @@ def _open_origins(label: str, source: ColumnSource, after: SourceOffset) -> list
     """Return the origins of an unbounded source that may have rows later, and that to come if there may be more."""
     if source.origins_end:
         return [*((label, name) for name, origin in after.open.items() if origin.left), (label, TO_COME)]
-    return [(label, name) for name in (*after.open, *after.done)] or [(label, TO_COME)]
+    names = (*after.open, *after.done)
+    stay = [name for name in names if not source.ends(name)]
+    left = [name for name, origin in after.open.items() if origin.left and source.ends(name)]
+    return [(label, name) for name in (*left, *(stay or (TO_COME,)))]
 
 
 def _awaits_more(read: Read, offset: SourceOffset, name: str) -> bool:
