@@ -17,9 +17,9 @@ from tests.support.golden.hosts import HOSTS, Host
 from tests.support.golden.jobs import BOUNDED, answers, jobs_of, outcomes
 from tests.support.golden.kept import difference, digests_of, kept
 from tests.support.golden.outcomes import digest, text_of
+from tests.support.golden.parts import LEAVES
 from tests.support.pipelines import streaming
 from tests.support.settings import REPOSITORY
-from tests.support.spec.drawing import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,12 +10,12 @@ import dataflow_model as dm
 from dataflow_model.testing.chains import Chain
 from tests.support.golden.files import replayed_files
 from tests.support.golden.keyed import keyed
-from tests.support.golden.parts import apply, collect, long_script
+from tests.support.golden.parts import LEAVES, apply, collect, long_script
 from tests.support.golden.sides import side_inputs
 from tests.support.golden.stateful import stateful
 from tests.support.laws import chains
 from tests.support.laws.hot_keys import Extent, Tally
-from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, script, windowing_strategy
+from tests.support.spec.drawing import STEPS, WINDOW_FNS, script, windowing_strategy
 from tests.support.spec.windows_of_users import HalvesOfTen, NamedSeconds, OtherSessions, Shifts, ValidUntilNext
 
 if TYPE_CHECKING:

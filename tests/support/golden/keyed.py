@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from tests.support.golden.parts import collect, long_script
+from tests.support.golden.parts import LEAVES, collect, long_script
 from tests.support.laws import chains
 from tests.support.laws.hot_keys import movable_by_none, parts_of_a
-from tests.support.spec.drawing import LEAVES, WINDOW_FNS, windowing_strategy
+from tests.support.spec.drawing import WINDOW_FNS, windowing_strategy
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import dataflow_model as dm
 from tests.support.laws.chains import KEYS
-from tests.support.spec.drawing import STEPS, script
+from tests.support.spec.drawing import SILENT, STEPS, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,31 @@ if TYPE_CHECKING:
     Built = tuple[tuple[Any, ...], Callable[[dm.Pipeline, Path], Any]]
     """What was drawn, and what adds it to a pipeline that may keep files in a folder."""
 
-__all__ = ["apply", "collect", "long_script"]
+__all__ = ["LEAVES", "apply", "collect", "long_script"]
+
+LEAVES: Final = (
+    "AfterWatermark",
+    "DefaultTrigger",
+    "AfterCount",
+    "AfterProcessingTime",
+    "AfterEventTime",
+    "AtPeriod",
+    "AtPeriod in event time",
+    "AfterBytes",
+    "AfterPunctuation",
+    "Always",
+    "Never",
+    "a DataTrigger",
+    "a user's that peeks",
+    "a user's with a timer",
+    "a user's with a timer in event time",
+    "a user's with modes",
+    SILENT,
+    "AfterSignal",
+    "AfterWatermark of a percentile",
+)
+"""The leaves of drawn trigger trees. A new trigger may be missing here: adding one draws other pipelines, whose digests
+then have to be written anew."""
 
 
 def long_script(pick: Pick) -> TestStream:

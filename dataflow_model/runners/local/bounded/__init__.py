@@ -1,1 +1,1 @@
-"""A run without a checkpoint, which commits once: begin with `bounded_run`, then `writing` and `result`."""
+"""A run without a checkpoint, which commits once: begin with `result`, then `writing`."""

@@ -13,8 +13,8 @@ from dataflow_model.plan.checks.signals import check_signal
 from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.runners.engine.collections.sink_records import JoinedRecords
 from dataflow_model.runners.engine.functions.garbage import collecting_rarely
-from dataflow_model.runners.local.bounded.bounded_run import BoundedRun
 from dataflow_model.runners.local.bounded.writing import Output
+from dataflow_model.runners.runs.bounded import BoundedRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

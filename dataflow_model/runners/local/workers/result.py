@@ -13,11 +13,11 @@ from dataflow_model.plan.checks.signals import check_signal
 from dataflow_model.plan.columns.record_columns import records_of_kept
 from dataflow_model.plan.endpoints.features import Feature
 from dataflow_model.plan.logical.runner import RunnerState
-from dataflow_model.runners.local.bounded.bounded_run import BoundedRun
 from dataflow_model.runners.local.bounded.support import WORKERS
 from dataflow_model.runners.local.bounded.writing import Output
 from dataflow_model.runners.local.workers.team import Stopped, Team
 from dataflow_model.runners.reporting import Measured
+from dataflow_model.runners.runs.bounded import BoundedRun
 
 if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record

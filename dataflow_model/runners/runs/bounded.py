@@ -1,4 +1,4 @@
-"""A run without a checkpoint: it commits once, at its end."""
+"""The base class of the results of runs without a checkpoint, which commit once, at their end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_EFFECT: Final = (
 
 
 class BoundedRun(BackgroundRun):
-    """What bounded runs in one process and in several have in common."""
+    """The base class of the results of bounded runs, which counts and reports; a subclass executes the run."""
 
     def __init__(self, staged: StagedPlan, runner: str) -> None:
         super().__init__(staged, runner)
