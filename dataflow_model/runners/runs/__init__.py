@@ -1,5 +1,5 @@
 """What the runs of all hosts have in common: their background thread, report, progress and log.
 
-Begin with `background`, then `bounded`, for runs that commit once; `options` are the options of runners, `run_folder` their
-temporary folders.
+Begin with `background`, then `bounded`, for runs that commit once; `options` are the options of runners, and
+`run_folder` their temporary folders.
 """
