@@ -84,12 +84,12 @@ def test_rows_without_those_that_later_rows_retract_are_the_result(
 ) -> None:
     topic = new_topic(kafka)
     write(runner, kafka, topic, script, windowing)
-    kept = Counter[tuple[tuple[str, int], int]]()
+    counts = Counter[tuple[tuple[str, int], int]]()
     for message in messages_in(kafka, topic):
         row = json.loads(message.value() or b"")
-        place = (row["key"], second(row["window_start"])), row["value"]
-        kept[place] += -1 if row["is_retraction"] else 1
-        assert kept[place] in {0, 1}, "a row is retracted before it is there"
+        entry = (row["key"], second(row["window_start"])), row["value"]
+        counts[entry] += -1 if row["is_retraction"] else 1
+        assert counts[entry] in {0, 1}, "a row is retracted before it is there"
         headers = dict(message.headers() or [])
         assert ("dataflow_model.is_retraction" in headers) == row["is_retraction"]
-    assert sorted(place for place, count in kept.items() if count) == sorted(expected.items())
+    assert sorted(entry for entry, count in counts.items() if count) == sorted(expected.items())

@@ -81,7 +81,7 @@ class Marks(Protocol):
 
 
 def marks_of(sink: KafkaSink, name: str) -> Marks:
-    """Return the marks of a run in the place that a sink states.
+    """Return the marks of a run, with a group or in a topic as a sink says.
 
     Args:
         sink: the sink.
@@ -106,8 +106,8 @@ class GroupMarks:
             KafkaException: if the brokers report another error.
         """
         sink = self.sink
-        found = described(sink.label, [sink.topic], sink.servers, sink.options, reads=False)[sink.topic]
-        if not _may_read(found.authorized_operations):
+        topic = described(sink.label, [sink.topic], sink.servers, sink.options, reads=False)[sink.topic]
+        if not _may_read(topic.authorized_operations):
             raise SinkError(
                 f"{sink.label!r} notes its commits with a group, and the user has no right to READ the topic "
                 f"{sink.topic!r}",
@@ -124,18 +124,18 @@ class GroupMarks:
         """Return the last mark."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        [place] = self._consumer().committed([TopicPartition(self.sink.topic, 0)], timeout=_SECONDS)
-        if place.error is not None:
-            raise KafkaException(place.error)
-        return Mark.of(place.metadata)
+        [committed] = self._consumer().committed([TopicPartition(self.sink.topic, 0)], timeout=_SECONDS)
+        if committed.error is not None:
+            raise KafkaException(committed.error)
+        return Mark.of(committed.metadata)
 
     def write(self, producer: Producer, mark: Mark) -> None:
         """Add the offset to the transaction."""
         from confluent_kafka import TopicPartition
 
-        place = TopicPartition(self.sink.topic, 0, 0, metadata=mark.text)
+        offset = TopicPartition(self.sink.topic, 0, 0, metadata=mark.text)
         group = self._consumer().consumer_group_metadata()
-        _within(_SECONDS_OF_OFFSET, lambda: producer.send_offsets_to_transaction([place], group, _SECONDS_OF_OFFSET))
+        _within(_SECONDS_OF_OFFSET, lambda: producer.send_offsets_to_transaction([offset], group, _SECONDS_OF_OFFSET))
 
     def close(self) -> None:
         """Close the consumer."""
@@ -196,7 +196,7 @@ class TopicMarks:
         is_created = False
         while True:
             try:
-                found = described(sink.label, [self.topic], sink.servers, sink.options, reads=False)[self.topic]
+                topic = described(sink.label, [self.topic], sink.servers, sink.options, reads=False)[self.topic]
                 break
             except SinkError as error:
                 if not _is_missing(error) or time.monotonic() > deadline:
@@ -205,7 +205,7 @@ class TopicMarks:
                 self._create()
                 is_created = True
             time.sleep(_AGAIN)
-        if not _may_read(found.authorized_operations):
+        if not _may_read(topic.authorized_operations):
             raise SinkError(
                 f"{sink.label!r} notes its commits in the topic {self.topic!r}, and the user has no right to READ it",
                 hint="grant the user READ on the topic",

@@ -133,12 +133,12 @@ class KafkaWriter(SinkWriter):
     def _take_rows(self, records: Sequence[Record], schema: pa.Schema) -> None:
         """Take records as rows in JSON."""
         sink = self._sink
-        for batch, places, misfits in fit_batches(records, schema, panes=sink.panes, retractions=sink.retractions):
+        for batch, indexes, misfits in fit_batches(records, schema, panes=sink.panes, retractions=sink.retractions):
             for misfit in misfits:
                 self._refuse(misfit, misfit.reason)
             keys, headers = _keys(batch, sink.keys), _headers(batch, sink.headers)
-            for place, key, line, own in zip(places, keys, json_lines(batch), headers, strict=True):
-                self._take(records[place], key, line.encode(), own)
+            for index, key, line, own in zip(indexes, keys, json_lines(batch), headers, strict=True):
+                self._take(records[index], key, line.encode(), own)
 
     def _take_plain(self, record: Record) -> None:
         """Take an element that is a value, a key and a value, or these and headers, as text or bytes."""

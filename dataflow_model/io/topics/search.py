@@ -75,20 +75,20 @@ def committed_bounds(sink: KafkaSink, topic: str, partitions: Iterable[int]) -> 
 
     specs: Any = confluent_kafka.admin.OffsetSpec  # type: ignore[attr-defined]
     admin = admin_of(sink.label, sink.servers, sink.options, lambda _: None)
-    places = list(partitions)
+    numbers = list(partitions)
 
     def offsets(spec: Any, level: IsolationLevel) -> dict[int, int]:
-        asked = {TopicPartition(topic, place): spec for place in places}
+        asked = {TopicPartition(topic, number): spec for number in numbers}
         futures = admin.list_offsets(asked, isolation_level=level, request_timeout=_SECONDS)
-        return {place.partition: future.result().offset for place, future in futures.items()}
+        return {asked_for.partition: future.result().offset for asked_for, future in futures.items()}
 
     firsts = offsets(specs.earliest(), IsolationLevel.READ_UNCOMMITTED)
     ends = offsets(specs.latest(), IsolationLevel.READ_UNCOMMITTED)
     deadline = time.monotonic() + _PATIENCE
     while True:
         settled = offsets(specs.latest(), IsolationLevel.READ_COMMITTED)
-        if all(settled[place] >= ends[place] for place in places):
-            return {place: (firsts[place], ends[place]) for place in places}
+        if all(settled[number] >= ends[number] for number in numbers):
+            return {number: (firsts[number], ends[number]) for number in numbers}
         if time.monotonic() > deadline:
             raise KafkaException(
                 KafkaError(_TIMED_OUT, f"a transaction in {topic!r} has been open for {_PATIENCE:.0f} s")
@@ -109,10 +109,10 @@ def committed_messages(sink: KafkaSink, topic: str, bounds: Mapping[int, tuple[i
         "bootstrap.servers": sink.servers,
         "group.id": f"dataflow_model-search-{uuid.uuid4().hex[:8]}",  # nobody joins it, and it commits nothing
     }
-    unread = {place for place, (start, stop) in bounds.items() if start < stop}
+    unread = {number for number, (start, stop) in bounds.items() if start < stop}
     consumer = Consumer({**sink.options, **READING, **own})
     try:
-        consumer.assign([TopicPartition(topic, place, bounds[place][0]) for place in unread])
+        consumer.assign([TopicPartition(topic, number, bounds[number][0]) for number in unread])
         while unread:
             message = consumer.poll(_SECONDS)
             if message is None:
@@ -120,14 +120,14 @@ def committed_messages(sink: KafkaSink, topic: str, bounds: Mapping[int, tuple[i
                     f"{sink.label!r} cannot read the topic {topic!r}: no answer within {_SECONDS:.0f} s",
                     hint="make sure that the brokers run and can be reached, and start the run again",
                 )
-            place, offset = message.partition(), message.offset()
-            assert place is not None  # noqa: S101 - each message and each end is of a partition
+            number, offset = message.partition(), message.offset()
+            assert number is not None  # noqa: S101 - each message and each end is of a partition
             assert offset is not None  # noqa: S101 - as above
-            error, stop = message.error(), bounds[place][1]
+            error, stop = message.error(), bounds[number][1]
             if error is not None and error.name() != "_PARTITION_EOF":
                 raise KafkaException(error)
             if offset >= stop:
-                unread.discard(place)
+                unread.discard(number)
             elif error is None:
                 yield message
     finally:

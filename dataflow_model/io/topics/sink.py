@@ -161,7 +161,7 @@ class KafkaSink(ColumnSink):
         """Return the topic, the form of its messages, and how commits are told apart; brokers may be replaced.
 
         A commit of which a start without transactions has written a part would look complete to one with transactions,
-        and a mark that an earlier start has left in another place would be out of date.
+        and a mark that an earlier start has left elsewhere would be out of date.
         """
         return {
             "topic": self.topic,

@@ -188,15 +188,15 @@ def transactions_of(sink: KafkaSink, fence: Fence) -> Transactions:
     """Return the transactions of a start of a run to a sink, of which this process keeps the last ones."""
     name = _name(sink, fence.run_id)
     key = (os.getpid(), sink.servers, sink.topic, name)
-    held = _open.pop(key, None)
-    if held is None or held.fence != fence:
-        if held is not None:
-            held.close()
-        held = Transactions(sink, name, fence)
-    _open[key] = held
+    transactions = _open.pop(key, None)
+    if transactions is None or transactions.fence != fence:
+        if transactions is not None:
+            transactions.close()
+        transactions = Transactions(sink, name, fence)
+    _open[key] = transactions
     while len(_open) > _MOST_OPEN:
         _open.pop(next(iter(_open))).close()
-    return held
+    return transactions
 
 
 def publish_once(sink: KafkaSink, commit: str, messages: Sequence[Message]) -> None:
@@ -227,9 +227,9 @@ def last_commit(sink: KafkaSink, run_id: str) -> str:
     from confluent_kafka import KafkaException
 
     name = _name(sink, run_id)
-    held = _open.get((os.getpid(), sink.servers, sink.topic, name))
-    if held is not None:
-        return held.last_commit()
+    transactions = _open.get((os.getpid(), sink.servers, sink.topic, name))
+    if transactions is not None:
+        return transactions.last_commit()
     marks = marks_of(sink, name)
     try:
         return marks.read().commit
