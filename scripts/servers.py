@@ -26,12 +26,14 @@ __all__ = ["SERVERS", "ServerMissing", "command", "fetched", "get", "project"]
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _PLACES: Final = _ROOT / "build" / "servers"
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+_PLUGIN_OF_ARCHIVES: Final = "org.apache.maven.plugins:maven-dependency-plugin:2.8"
+"""Newer versions also need the project that an archive was built from, which mirrors may not have."""
 _PATIENCE: Final = 900
 """Seconds that Maven may take."""
 SERVERS: Final[Mapping[str, Mapping[str, str]]] = tomllib.loads(
     Path(__file__).with_name("servers.toml").read_text(encoding="utf-8")
 )
-"""The servers: each artifact, `group:artifact:version`, with the SHA-256 of its file."""
+"""The servers: each artifact, `group:artifact:version` and perhaps `:type:classifier`, with the SHA-256 of its file."""
 
 
 class ServerMissing(Exception):
@@ -88,7 +90,7 @@ def get(name: str, places: Path = _PLACES) -> Path:
     places.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=places) as made:
         fresh = Path(made)
-        (fresh / "pom.xml").write_text(project(_artifacts(name)), encoding="utf-8")
+        (fresh / "pom.xml").write_text(project(filter(_is_jar, _artifacts(name))), encoding="utf-8")
         _download(name, maven, fresh)
         _check(name, fresh / "jars")
         shutil.rmtree(places / name, ignore_errors=True)  # of an earlier table
@@ -125,27 +127,42 @@ def _file(artifact: str) -> str:
     """Return the name of the file of an artifact.
 
     Example:
-        >>> _file("org.example:server:1.0")
-        'server-1.0.jar'
+        >>> _file("org.example:server:1.0"), _file("org.example:server:1.0:tar.gz:all")
+        ('server-1.0.jar', 'server-1.0-all.tar.gz')
     """
-    _, name, version = artifact.split(":")
-    return f"{name}-{version}.jar"
+    _, name, version, *form = artifact.split(":")
+    return f"{name}-{version}-{form[1]}.{form[0]}" if form else f"{name}-{version}.jar"
+
+
+def _is_jar(artifact: str) -> bool:
+    return artifact.count(":") == 2  # noqa: PLR2004 - its coordinates end with the version
 
 
 def _download(name: str, maven: str, folder: Path) -> None:
-    """Let Maven copy what the project in a folder depends on into its folder `jars`."""
-    goal = [f"{_PLUGIN}:copy-dependencies", f"-DoutputDirectory={folder / 'jars'}"]
-    arguments = [maven, "--batch-mode", "--quiet", "--file", str(folder / "pom.xml"), *goal]
-    try:
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=_PATIENCE, check=False)
-        problem = "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:].strip()
-    except subprocess.TimeoutExpired:
-        problem = f"no answer within {_PATIENCE} s"
+    """Let Maven copy the jars on which the project in a folder depends into its folder `jars`, and archives."""
+    into = f"-DoutputDirectory={folder / 'jars'}"
+    artifacts = _artifacts(name)
+    problem = ""
+    if any(map(_is_jar, artifacts)):
+        problem = _failure_of(maven, "--file", str(folder / "pom.xml"), f"{_PLUGIN}:copy-dependencies", into)
+    for artifact in artifacts:
+        if not (problem or _is_jar(artifact)):
+            problem = _failure_of(maven, f"{_PLUGIN_OF_ARCHIVES}:copy", f"-Dartifact={artifact}", into)
     if problem:
         raise ServerMissing(
             f"Maven cannot download {name}: {problem}\n"
             f"Hint: where Maven Central, or a mirror in Maven's settings, can be reached, run {command(name)}"
         )
+
+
+def _failure_of(maven: str, *arguments: str) -> str:
+    """Run Maven; return what it says if it fails."""
+    command_line = [maven, "--batch-mode", "--quiet", *arguments]
+    try:
+        done = subprocess.run(command_line, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_PATIENCE} s"
+    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:].strip() or "it says nothing"
 
 
 def _check(name: str, folder: Path) -> None:

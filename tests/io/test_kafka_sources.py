@@ -13,6 +13,7 @@ from dataflow_model.io.topics.source import COLUMNS, KafkaSource
 
 SERVERS = "localhost:1"
 FIELDS = pa.schema({"delay": pa.int64(), "timestamp": pa.int64()})
+AVRO = {"value": "avro", "schema": FIELDS}
 
 
 class Wrong(NamedTuple):
@@ -52,13 +53,23 @@ def source(**options: Any) -> KafkaSource:
         ({"topics": None, "pattern": "["}, "`pattern` must be a regular expression, got '['"),
         ({"topics": None, "pattern": 5}, "`pattern` must be a regular expression as text, got 5"),
         ({"on_loss": "ignore"}, "`on_loss` must be 'error' or 'skip', got 'ignore'"),
-        ({"value": "text"}, "`value` must be 'bytes', 'json' or a function of the bytes, got 'text'"),
-        ({"value": 5}, "`value` must be 'bytes', 'json' or a function of the bytes, got 5"),
+        ({"value": "text"}, "`value` must be 'bytes', 'json', 'avro' or a function of the bytes, got 'text'"),
+        ({"value": 5}, "`value` must be 'bytes', 'json', 'avro' or a function of the bytes, got 5"),
         ({"value": "json"}, "`schema` or `row_type` names the fields of values that are not bytes"),
         ({"schema": FIELDS}, "got value='bytes' and the fields ['delay', 'timestamp']"),
         ({"value": "json", "schema": {"delay": int}}, "`schema` must be a schema of Arrow, got {'delay'"),
         ({"value": "json", "schema": pa.schema({})}, "at least one field of the values, each once, got []"),
         ({"value": "json", "schema": FIELDS, "event_time": "at"}, "`event_time` names the column 'at'"),
+        ({"value": "avro", "schema": FIELDS}, "got value='avro' and no registry"),
+        ({"value": "json", "schema": FIELDS, "schema_registry": "http://one"}, "got value='json' and a registry"),
+        (
+            {**AVRO, "schema_registry": "localhost:8081"},
+            "must be an address of HTTP, got 'localhost'",
+        ),
+        ({**AVRO, "schema_registry": 8081}, "`schema_registry` must be an address or a dict, got 8081"),
+        ({**AVRO, "schema_registry": {"host": "one"}}, "`schema_registry` has no option 'host'"),
+        ({**AVRO, "schema_registry": "http://ann:s3cret@one"}, "must not have a password in its address"),
+        ({**AVRO, "schema_registry": {"url": "http://one", "basic.auth.user.info": "s"}}, "with a colon between"),
         ({"value": "json", "row_type": Wrong}, "column 'offset' is int64, but Wrong.offset is str"),
         ({"options": {"group.id": "mine"}}, "must not contain 'group.id', which is set here"),
         ({"topic": "departures"}, "ReadKafka has no argument 'topic'"),
@@ -71,6 +82,7 @@ def test_contradictory_options_of_a_kafka_source_are_rejected_at_construction(
         source(**options)
     assert problem in str(raised.value)
     assert "Hint: " in str(raised.value)
+    assert "s3cret" not in str(raised.value)
 
 
 def test_a_kafka_source_is_bounded_if_it_has_an_end_and_is_followed_otherwise() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.io.topics.values import FunctionValues, JsonValues, in_columns
+from dataflow_model.io.topics.decoding.values import FunctionValues, JsonValues, in_columns
 
 COLUMNS = pa.schema({"carrier": pa.string(), "delay": pa.int64()})
 

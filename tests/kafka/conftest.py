@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.fetched import jars_of
+from tests.support.kafka.apicurio import running_apicurio
 from tests.support.kafka.broker import running_broker
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ def broker(java_home: str, kafka_jars: Path, tmp_path_factory: pytest.TempPathFa
     """A broker that runs; a test that stops it starts it again."""
     with running_broker(tmp_path_factory.mktemp("kafka"), java_home, kafka_jars) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def schema_registry(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a schema registry that runs; skip where it cannot be had."""
+    fetched = jars_of("apicurio", "Avro with a registry")
+    with running_apicurio(tmp_path_factory.mktemp("apicurio"), java_home, fetched) as registry:
+        yield registry
 
 
 @pytest.fixture

@@ -9,10 +9,13 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
+from tests.support.kafka.apicurio import register
+from tests.support.kafka.registry import DELAYS, encoded
 from tests.support.kafka.topics import messages_in, new_topic, send
 from tests.support.pipelines import run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -139,6 +142,68 @@ def test_rows_may_be_instances_of_a_class_with_fields_of_the_value_and_of_the_me
     assert found[:2] == [Delay("UA", 0, 0, 0), Delay("UA", 1, 1, 0)]
     assert len(found) == 18
     assert len(result.collected("bad")) == 2
+
+
+LATER = {**DELAYS, "fields": [*DELAYS["fields"], {"name": "gate", "type": ["null", "string"], "default": None}]}
+
+
+@pytest.mark.parametrize("host", ["bounded", "workers", "stream", pytest.param("spark", marks=pytest.mark.spark)])
+def test_avro_is_read_with_the_schemas_of_a_registry(
+    kafka: str, schema_registry: str, tmp_path: Path, host: str, request: pytest.FixtureRequest
+) -> None:
+    topic = new_topic(kafka)
+    old, new = (register(schema_registry, f"{topic}-value", schema) for schema in (DELAYS, LATER))
+    values = [
+        encoded(old, DELAYS, {"carrier": "UA", "delay": 4}),
+        encoded(new, LATER, {"carrier": "AA", "delay": None, "gate": "B7"}),
+        None,
+        encoded(987_654, DELAYS, {"carrier": "UA", "delay": 4}),
+        b"not avro",
+        encoded(old, DELAYS, {"carrier": "UA", "delay": 5}),
+    ]
+    send(kafka, topic, [{"value": value} for value in values])
+
+    def build_rows(p: dm.Pipeline) -> None:
+        read = dm.io.ReadKafka(
+            topic,
+            bootstrap_servers=kafka,
+            value="avro",
+            schema=pa.schema({"carrier": pa.string(), "delay": pa.int64(), "gate": pa.string()}),
+            schema_registry=schema_registry,
+            end=None if host == "stream" else "latest",
+        )
+        rows, bad = p | read.with_exception_handling()
+        _ = rows | dm.Map(lambda row: (row.offset, row.carrier, row.delay, row.gate)) | "out" >> dm.io.Collect()
+        _ = bad | dm.Map(lambda letter: letter.reason) | "bad" >> dm.io.Collect()
+
+    runners: dict[str, Callable[[], Any]] = {
+        "bounded": dm.LocalRunner,
+        "workers": lambda: dm.LocalRunner(workers=2),
+        "stream": lambda: dm.LocalRunner(checkpoint=tmp_path, max_rows_per_batch=2),
+        "spark": lambda: dm.SparkRunner(request.getfixturevalue("spark"), mode="batch"),
+    }
+    result = run(runners[host](), build_rows)
+    assert sorted(record.value for record in result.collected("out")) == [
+        (0, "UA", 4, None),
+        (1, "AA", None, "B7"),
+        (2, None, None, None),
+        (5, "UA", 5, None),
+    ]
+    assert sorted(record.value for record in result.collected("bad")) == [
+        f"{topic}/0, offset 3: the schema registry {schema_registry} has no schema with the id 987654",
+        f"{topic}/0, offset 4: it does not begin with a zero byte and the id of a schema",
+    ]
+
+
+def test_a_registry_that_cannot_be_reached_is_named_at_the_start(kafka: str, topic: str, tmp_path: Path) -> None:
+    def build_rows(p: dm.Pipeline) -> None:
+        read = dm.io.ReadKafka(
+            topic, bootstrap_servers=kafka, value="avro", schema=COLUMNS, schema_registry="http://127.0.0.1:1"
+        )
+        _ = p | read | dm.io.Collect()
+
+    with pytest.raises(dm.SourceError, match=r"http://127\.0\.0\.1:1 does not answer"):
+        run(dm.LocalRunner(checkpoint=tmp_path), build_rows)
 
 
 def test_a_function_reads_values_of_any_form(kafka: str, tmp_path: Path) -> None:

@@ -93,12 +93,36 @@ def test_a_missing_maven_is_reported_with_the_way_to_install_it(tmp_path: Path) 
 
 
 def test_an_unknown_server_is_rejected_with_the_names_of_the_others() -> None:
-    with pytest.raises(servers.ServerMissing, match="there is no server 'zookeeper'\nHint: use one of hadoop"):
+    with pytest.raises(
+        servers.ServerMissing, match="there is no server 'zookeeper'\nHint: use one of apicurio, hadoop"
+    ):
         servers.fetched("zookeeper")
 
 
 def test_every_artifact_has_coordinates_and_a_checksum() -> None:
     for table in servers.SERVERS.values():
         for artifact, checksum in table.items():
-            assert artifact.count(":") == 2
+            assert artifact.count(":") in {2, 4}
             assert len(bytes.fromhex(checksum)) == 32
+
+
+def test_archives_are_fetched_beside_jars_each_by_itself(
+    install: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = "three-1.0-all.tar.gz"
+    table = {**servers.SERVERS["example"], "org.example:three:1.0:tar.gz:all": hashlib.sha256(b"").hexdigest()}
+    monkeypatch.setattr(servers, "SERVERS", {"example": table})
+    install(
+        COPYING.replace(
+            "\nproject = ",
+            f"""
+artifacts = [part.partition("=")[2] for part in sys.argv if part.startswith("-Dartifact=")]
+if artifacts == ["org.example:three:1.0:tar.gz:all"]:
+    [folder] = [part.partition("=")[2] for part in sys.argv if part.startswith("-DoutputDirectory=")]
+    pathlib.Path(folder, {archive!r}).touch()
+    sys.exit()
+project = """,
+        )
+    )
+    folder = servers.get("example", tmp_path / "servers")
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*SHA, archive])

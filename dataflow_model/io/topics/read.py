@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
-from dataflow_model.io.topics.decoding import DecodedSource, fields_among
+from dataflow_model.io.topics.decoded_source import DecodedSource, fields_among
+from dataflow_model.io.topics.decoding.avro import AvroValues
+from dataflow_model.io.topics.decoding.registry import Registry
+from dataflow_model.io.topics.decoding.values import FunctionValues, JsonValues
 from dataflow_model.io.topics.source import KafkaSource
-from dataflow_model.io.topics.values import FunctionValues, JsonValues
 from dataflow_model.plan.functions.typevars import ElementT, ResultT
 from dataflow_model.plan.watermarks.origins import WatermarkOptions, origins_of
 
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.io.topics.values import ValueFormat
+    from dataflow_model.io.topics.decoding.values import ValueFormat
     from dataflow_model.plan.columns.time_units import TimeUnit
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike, InstantLike
     from dataflow_model.transforms.pipelines.pcollection import PCollection
 
 
-_VALUES: Final = "'bytes', 'json' or a function of the bytes"
+_VALUES: Final = "'bytes', 'json', 'avro' or a function of the bytes"
 
 
 class KafkaOptions(WatermarkOptions, total=False):
@@ -36,7 +38,8 @@ class KafkaOptions(WatermarkOptions, total=False):
     end: Literal["latest"] | InstantLike | Mapping[tuple[str, int], int] | None
     on_loss: Literal["error", "skip"]
     group: str | None
-    value: Literal["bytes", "json"] | Callable[[bytes], Mapping[str, Any]]
+    value: Literal["bytes", "json", "avro"] | Callable[[bytes], Mapping[str, Any]]
+    schema_registry: str | Mapping[str, str] | None
     event_time: str | Arrival | None
     event_time_unit: TimeUnit | None
     watermark: WatermarkEstimator | DurationLike | None
@@ -72,9 +75,12 @@ class ReadKafka(ReadRows[ResultT]):
             `rows_lost`.
         group: a consumer group in which a stream notes, after each commit, how far it has read, for tools that show
             this. Nothing is read from it.
-        value: what values are: `"bytes"`, `"json"` for an object with the fields in `schema`, or a function from the
-            bytes to a dict of these fields. A value that is not JSON, does not fit the schema, or for which the
-            function raises an exception is a bad row; see `with_exception_handling`.
+        value: what values are: `"bytes"`, `"json"` for an object with the fields in `schema`, `"avro"` for a record
+            with these fields as Confluent's serializers write it, or a function from the bytes to a dict of them. A
+            value that cannot be decoded or does not fit the schema is a bad row; see `with_exception_handling`.
+        schema_registry: with `"avro"`, the address of the registry that has the schemas of the values, by the interface
+            of Confluent's; or a dict with `"url"` and `"basic.auth.user.info"`, a name and a password with a colon
+            between. The password is not part of checkpoints, logs and reports.
         schema: the names and types of the fields of values, unless these are bytes. Other fields are ignored.
         row_type: in place of `schema`, a `NamedTuple`, dataclass or attrs class: the rows are instances of it. Fields
             with names of columns above are these, such as `offset: int`; the others are those of the value.
@@ -140,8 +146,9 @@ class ReadKafka(ReadRows[ResultT]):
         end: Literal["latest"] | InstantLike | Mapping[tuple[str, int], int] | None = None,
         on_loss: Literal["error", "skip"] = "error",
         group: str | None = None,
-        value: Literal["bytes", "json"] | Callable[[bytes], Mapping[str, Any]] = "bytes",
+        value: Literal["bytes", "json", "avro"] | Callable[[bytes], Mapping[str, Any]] = "bytes",
         schema: pa.Schema | None = None,
+        schema_registry: str | Mapping[str, str] | None = None,
         row_type: type[Any] | None = None,
         event_time: str | Arrival | None = "timestamp",
         event_time_unit: TimeUnit | None = None,
@@ -168,7 +175,7 @@ class ReadKafka(ReadRows[ResultT]):
             "watermark_origins": origins,
             "options": options,
         }
-        form = _checked_format(value)
+        form = _checked_format(value, schema_registry)
         fields = schema if typed_rows is None else fields_among(typed_rows.schema)
         if (form is None) != (fields is None):
             raise InvalidArgument(
@@ -184,14 +191,25 @@ class ReadKafka(ReadRows[ResultT]):
         self.typed_rows = typed_rows
 
 
-def _checked_format(value: Any) -> ValueFormat | None:
+def _checked_format(value: Any, registry: Any) -> ValueFormat | None:
     """Return how the bytes of values become fields; `None` if they stay bytes."""
+    if (value == "avro") != (registry is not None):
+        raise InvalidArgument(
+            f"`schema_registry` has the schemas of values in Avro, got value={value!r} and "
+            f"{'no' if registry is None else 'a'} registry",
+            hint="pass value='avro' with schema_registry='http://localhost:8081', for example, or leave both out",
+        )
     function: Any = value
     if callable(value):
         return FunctionValues(function)
     hint = "pass value='json' with schema=pa.schema({'delay': pa.int64()}), for example"
     if not isinstance(value, str):
         raise InvalidType(f"`value` must be {_VALUES}, got {value!r}", hint=hint)
-    if value not in {"bytes", "json"}:
-        raise InvalidArgument(f"`value` must be {_VALUES}, got {value!r}", hint=hint)
-    return JsonValues() if value == "json" else None
+    match value:
+        case "bytes":
+            return None
+        case "json":
+            return JsonValues()
+        case "avro":
+            return AvroValues(Registry.of(registry))
+    raise InvalidArgument(f"`value` must be {_VALUES}, got {value!r}", hint=hint)

@@ -8,15 +8,15 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.topics.decoding.values import in_columns
 from dataflow_model.io.topics.source import COLUMNS, KafkaSource
-from dataflow_model.io.topics.values import in_columns
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from dataflow_model.io.topics.values import ValueFormat
+    from dataflow_model.io.topics.decoding.values import ValueFormat
 
 _TOMBSTONE: Final = pa.field("is_tombstone", pa.bool_())
 _OF_MESSAGE: Final = pa.schema([*(field for field in COLUMNS if field.name != "value"), _TOMBSTONE])
@@ -78,6 +78,12 @@ class DecodedSource(KafkaSource):
     def columns(self) -> pa.Schema:
         """The fields of the value, and what else a message has."""
         return pa.schema([*(field.with_name(column_of(field.name)) for field in self.fields), *_OF_MESSAGE])
+
+    def bound(self) -> Self:
+        """Return the source, once the topics and the registry of schemas have been found."""
+        super().bound()
+        self.form.check()
+        return self
 
     def schema(self) -> pa.Schema:
         """Return the columns."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -23,12 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-class ValueFormat(Protocol):
+class BadValueError(Exception):
+    """A value that cannot be decoded; the message is the reason of its bad row."""
+
+
+class ValueFormat(abc.ABC):
     """How the bytes of a value become fields; it is pickled with the source."""
 
+    def check(self) -> None:  # noqa: B027 - most need nothing
+        """Raise `SourceError` if what it needs cannot be had; runs on the driver when a run starts."""
+
+    @abc.abstractmethod
     def columns_of(self, values: pa.Array, columns: pa.Schema) -> pa.Table:
         """Return values, none of which is null, in columns, with `BAD_FIELD` behind them if there are bad rows."""
-        ...
 
 
 def in_columns(values: pa.Array, form: ValueFormat, columns: pa.Schema) -> pa.Table:
@@ -55,7 +63,7 @@ def in_columns(values: pa.Array, form: ValueFormat, columns: pa.Schema) -> pa.Ta
 
 
 @attrs.frozen
-class JsonValues:
+class JsonValues(ValueFormat):
     """Values that each are one JSON object; a missing field is null, and one that is not a column is ignored."""
 
     def columns_of(self, values: pa.Array, columns: pa.Schema) -> pa.Table:
@@ -81,16 +89,16 @@ class JsonValues:
 
 
 @attrs.frozen
-class FunctionValues:
+class FunctionValues(ValueFormat):
     """Values that a function turns into a dict of the fields.
 
     Attributes:
         function: takes the bytes. What it raises makes a bad row, but an error of this package ends the run.
-        name: what a message calls it.
+        passes: other errors that do not make a bad row.
     """
 
     function: Callable[[bytes], Mapping[str, Any]]
-    name: str = "the function"
+    passes: tuple[type[Exception], ...] = ()
 
     def columns_of(self, values: pa.Array, columns: pa.Schema) -> pa.Table:
         """Call the function for each value."""
@@ -104,13 +112,18 @@ class FunctionValues:
     def _fields(self, place: int, value: bytes, bad: dict[int, str]) -> Mapping[str, Any]:
         try:
             row: Any = self.function(value)
+        except BadValueError as error:
+            bad[place] = str(error)
+            return {}
         except DataflowError:
             raise
+        except self.passes:
+            raise
         except Exception as error:  # noqa: BLE001 - of a function of the user's
-            bad[place] = f"{self.name} raised {type(error).__name__}: {error}"
+            bad[place] = f"the function raised {type(error).__name__}: {error}"
             return {}
         if not isinstance(row, Mapping):
-            bad[place] = f"{self.name} must return a dict of the fields, got {shown(row)}"
+            bad[place] = f"the function must return a dict of the fields, got {shown(row)}"
             return {}
         return row
 
