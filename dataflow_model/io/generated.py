@@ -80,6 +80,7 @@ class GeneratedSource(ColumnSource):
     )
     is_typed: ClassVar[bool] = True
     poll_interval = None
+    sorted_by_clock: ClassVar[bool] = True
 
     def origins(self) -> list[Origin]:
         """Return the only origin, with all its rows; one without an end has none before it is polled."""

@@ -59,6 +59,7 @@ class TableSource(ColumnSource):
         return "a table"
 
     holds_rows: ClassVar[bool] = True
+    sorted_by_clock: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         """Check the columns of time, and the order of the replay clock."""

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.lifted import gathering
-from dataflow_model.runners.engine.sources import observing
 from dataflow_model.testing import strategies
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
 from tests.support.laws.examples import share_of_examples
@@ -32,9 +31,7 @@ COMBINERS = st.sampled_from([dm.Sum, dm.Count, dm.Mean, dm.Min, dm.Max])
 
 
 def check(build: Callable[[dm.Pipeline], Any], size: int, **options: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observing, "_MANY", size)
-        records, counters, watermarks = ran(build, size, **options)
+    records, counters, watermarks = ran(build, size, **options)
     expected, counters_of_whole, watermarks_of_whole = ran(build, WHOLE, **options)
     assert repr(records) == repr(expected)  # which tells -0.0 from 0.0
     assert counters == counters_of_whole

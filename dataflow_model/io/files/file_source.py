@@ -152,6 +152,7 @@ class FileSource(ColumnSource):
     origins_end: ClassVar[bool] = True
     poll_interval = None
     transient_errors = ()
+    sorted_by_clock: ClassVar[bool] = True
     grows: ClassVar[bool] = False
 
     @property

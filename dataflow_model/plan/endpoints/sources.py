@@ -411,6 +411,9 @@ class ColumnSource(RowSource):
         transient_errors: the errors after which `origins`, `poll`, `read` and `committed` are called again, after
             pauses that double from 0.1 s up to 10 s, shortened at random. They are counted as `retries`.
         retry_for: how long a call may fail in this way before the run fails.
+        sorted_by_clock: whether the rows of each origin are in the order of their replay clock, if they have one. A
+            bounded run in process then reads all origins to the same time; otherwise it has to read an origin to its
+            end before it knows that a tick is complete.
     """
 
     is_typed: ClassVar[bool] = False
@@ -420,6 +423,7 @@ class ColumnSource(RowSource):
     poll_interval: DurationLike | None = POLL_INTERVAL
     transient_errors: tuple[type[Exception], ...] = (ConnectionError, TimeoutError)
     retry_for: DurationLike = RETRY_FOR
+    sorted_by_clock: ClassVar[bool] = False
 
     @property
     def feature(self) -> Feature:

@@ -1,4 +1,4 @@
-"""Bounded rows in memory that arrive at one tick, and runs of them in parts of any size."""
+"""Bounded rows in memory that arrive at one tick or are replayed, and runs of them in parts of any size."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.watermarks.estimators import Arrival
 
-__all__ = ["WHOLE", "HeldRows", "held_rows", "ran"]
+__all__ = ["WHOLE", "HeldRows", "SortedRows", "held_rows", "ran", "replayed_rows"]
 
 WHOLE = 1_000_000
 """A size of parts that none of these inputs has."""
 _COUNTED = frozenset({"bundle_size", "bloom_hits", "bloom_false"})
 """What counts how the input is cut."""
 _BEHIND = dm.BoundedOutOfOrderness("2 seconds")
-Row = tuple[int, str | None, Any]
+_IDLE = WatermarkOrigins("file", idle_after=dm.duration(5))
+Row = tuple[Any, ...]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -36,7 +37,7 @@ class HeldRows(ColumnSource):
     """Rows of some origins, read in batches of three.
 
     Attributes:
-        rows: event time, key and value of each row, by origin.
+        rows: event time, key and value of each row, by origin; and the replay clock, if there is one.
         kind: the type of the values.
     """
 
@@ -44,6 +45,7 @@ class HeldRows(ColumnSource):
     rows: Mapping[str, list[Row]]
     kind: pa.DataType
     event_time: str | Arrival | None = "at"
+    processing_time: str | None = None
     watermark: Any = _BEHIND
     watermark_origins: WatermarkOrigins = EVERYTHING
 
@@ -58,7 +60,16 @@ class HeldRows(ColumnSource):
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema())
 
     def schema(self) -> pa.Schema:
-        return pa.schema({"at": pa.timestamp("us"), "key": pa.string(), "value": self.kind})
+        columns = {"at": pa.timestamp("us"), "key": pa.string(), "value": self.kind}
+        clock = {} if self.processing_time is None else {self.processing_time: pa.timestamp("us")}
+        return pa.schema(columns | clock)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SortedRows(HeldRows):
+    """Rows in the order of their replay clock."""
+
+    sorted_by_clock: ClassVar[bool] = True
 
 
 @st.composite
@@ -75,6 +86,24 @@ def held_rows(draw: st.DrawFn, *, floats: bool | None = None) -> HeldRows:
     by = draw(st.sampled_from([EVERYTHING, WatermarkOrigins("file"), WatermarkOrigins("key")]))
     kind = pa.float64() if is_float else pa.int64()
     return HeldRows(rows=origins, kind=kind, watermark=draw(st.sampled_from(estimators)), watermark_origins=by)
+
+
+@st.composite
+def replayed_rows(draw: st.DrawFn, *, is_sorted: bool | None = None) -> HeldRows:
+    """Draw rows that were seen some seconds after they happened, or before; in the order of the clock, or in any."""
+    drawn = draw(held_rows(floats=False))
+    in_order = draw(st.booleans()) if is_sorted is None else is_sorted
+    lags = st.integers(-2, 20).map(lambda second: second * 1_000_000)
+    seen = {name: [(*row, row[0] + draw(lags)) for row in rows] for name, rows in drawn.rows.items()}
+    if in_order:
+        seen = {name: sorted(rows, key=lambda row: row[-1]) for name, rows in seen.items()}
+    return (SortedRows if in_order else HeldRows)(
+        rows=seen,
+        kind=drawn.kind,
+        processing_time="seen",
+        watermark=drawn.watermark,
+        watermark_origins=draw(st.sampled_from([drawn.watermark_origins, _IDLE])),
+    )
 
 
 def ran(

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.errors import SourceError
 from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.plan.logical.nodes import MAIN
@@ -21,13 +22,15 @@ from dataflow_model.runners.engine.lanes.order import name_of_origin
 from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
 from dataflow_model.runners.engine.lanes.value_lanes import RowValues
 from dataflow_model.runners.engine.sources.bad_rows import BadRows
+from dataflow_model.runners.engine.sources.estimation import NOTHING_YET
 from dataflow_model.runners.engine.sources.in_program import event_numbers, static_bundles
 from dataflow_model.runners.engine.sources.observing import WHOLE, GoodRows, Observations, Observer
 from dataflow_model.runners.engine.sources.reading import opened
-from dataflow_model.runners.engine.sources.timeline import ReplayProgress
+from dataflow_model.runners.engine.sources.timeline import ReplayProgress, Timeline
+from dataflow_model.time import ProcessingTime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.engine.machines.shard import Arrivals
-    from dataflow_model.runners.engine.sources.timeline import Awaited, Timeline
+    from dataflow_model.runners.engine.sources.timeline import Awaited
 
 
 @attrs.frozen
@@ -75,48 +78,114 @@ def list_sources(reads: Sequence[Read], awaited: Awaited) -> list[ListedSource]:
     return listed
 
 
-def timeline_of(
-    reads: Sequence[Read],
-    listed: Sequence[ListedSource],
-    observations: Sequence[Observations],
-    clock: int,
-    awaited: Awaited,
-) -> Timeline:
-    """Return the ticks of bounded sources, and the watermarks of the sources at each tick.
+class SourceTimeline:
+    """The ticks of bounded sources, and the watermarks of the sources at each, from what reading them observes.
 
     Args:
         reads: all sources, those whose elements are in the program last.
         listed: the sources of rows.
-        observations: what reading them has observed, in any order.
         clock: the tick of all rows of sources without a replay clock.
         awaited: the percentiles that the plan's triggers wait for.
     """
-    sources = {read.label: read.source for read in reads}
-    progress = ReplayProgress()
-    for rows in listed:
-        source = sources[rows.label]
-        by_file = source.watermark_origins.by == "file"
-        names = [origin.name for origin in rows.origins]
-        progress.declare(rows.label, source.watermark_origins.partitions)
-        if by_file:
-            progress.declare(rows.label, names)
-        progress.observe([seen for seen in observations if seen.label == rows.label])
-        if by_file:
-            progress.end(rows.label, names[: rows.read])
-    for label, source in sources.items():
-        course = course_of(source)
-        if course is not None:
-            progress.observe([Observations(label, WHOLE, course.clocks(0))])
-    replays = any(source.has_own_clock for source in sources.values())
-    timeline = progress.timeline(sources, (), tuple(sources), None if replays else clock, awaited)
-    for seen in observations:
-        timeline.counts.setdefault(seen.label, Counter()).update(seen.counts())
-    for rows in listed:
-        if rows.retries:
-            timeline.counts.setdefault(rows.label, Counter())[RETRIES] += rows.retries
-    if not replays:  # at the only tick, nothing is late yet
-        timeline.jumps.clear()
-    return timeline
+
+    def __init__(self, reads: Sequence[Read], listed: Sequence[ListedSource], clock: int, awaited: Awaited) -> None:
+        self._sources = {read.label: read.source for read in reads}
+        self._awaited = awaited
+        self._progress = ReplayProgress()
+        self._observed: list[Observations] = []
+        self._counts: dict[str, Counter[str]] = {}
+        self._open: dict[tuple[str, str], None] = {}
+        columns = {label: source.as_columns for label, source in self._sources.items()}
+        self._unsorted = {label for label, source in columns.items() if source and not source.sorted_by_clock}
+        self._complete = NOTHING_YET
+        for rows in listed:
+            origins = self._sources[rows.label].watermark_origins
+            self._progress.declare(rows.label, origins.partitions)
+            if origins.by == "file":
+                self._progress.declare(rows.label, [origin.name for origin in rows.origins])
+            self._open.update(((rows.label, origin.name), None) for origin in rows.origins[: rows.read])
+            if rows.retries:
+                self._counts[rows.label] = Counter({RETRIES: rows.retries})
+        for label, source in self._sources.items():
+            course = course_of(source)
+            if course is not None:
+                self._observed.append(Observations(label, WHOLE, course.clocks(0)))
+        self.is_replayed = any(source.has_own_clock for source in self._sources.values())
+        self._wall = None if self.is_replayed else clock
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all panes have been emitted, so that the rest of the input is not needed."""
+        return self._progress.enough
+
+    def begin(self, label: str, origin: str, tick: int) -> None:
+        """Note that an origin that is not read yet has no rows before a tick."""
+        self._progress.reached[label, origin] = tick
+
+    def take(self, seen: Observations) -> None:
+        """Take observations, in any order but that of the ticks that are complete.
+
+        Raises:
+            SourceError: if a row is behind the clock.
+        """
+        if len(seen.ticks) and seen.ticks[0] < self._complete:
+            raise SourceError(
+                f"{seen.origin}, which {seen.label!r} reads, is not sorted by its replay clock: a row at "
+                f"{ProcessingTime(int(seen.ticks[0]))!r} follows one at {ProcessingTime(self._complete)!r} or later",
+                hint=f"sort each origin by {self._sources[seen.label].processing_time!r}, or leave `sorted_by_clock` "
+                "of the source False: all of its rows are then held until the last one has been read",
+            )
+        self._observed.append(seen)
+        self._counts.setdefault(seen.label, Counter()).update(seen.counts())
+
+    def end(self, label: str, origin: str) -> None:
+        """Note that all rows of an origin have been taken."""
+        self._observe()
+        self._open.pop((label, origin), None)
+        if self._sources[label].watermark_origins.by == "file":
+            self._progress.end(label, [origin])
+
+    def end_all(self) -> None:
+        """Note that all rows of all origins have been taken."""
+        for label, origin in list(self._open):
+            self.end(label, origin)
+
+    def next(self) -> Timeline:
+        """Return the ticks that are complete now, and have not been returned before."""
+        open_origins = tuple(self._open)
+        labels = {label for label, _ in open_origins}
+        if not labels.isdisjoint(self._unsorted):
+            return Timeline()
+        self._observe()
+        ended = tuple(label for label in self._sources if label not in labels)
+        bound = self._progress.bound(open_origins)
+        self._complete = NOTHING_YET if bound is None else bound
+        timeline = self._progress.timeline(self._sources, open_origins, ended, self._wall, self._awaited)
+        if len(timeline):
+            timeline.counts, self._counts = self._counts, {}
+        if not self.is_replayed:  # at the only tick, nothing is late yet
+            timeline.jumps.clear()
+        return timeline
+
+    def _observe(self) -> None:
+        observed, self._observed = self._observed, []
+        if observed:
+            self._progress.observe(observed)
+
+
+@attrs.frozen(eq=False)
+class RowsRead:
+    """A batch of rows that has been read.
+
+    Attributes:
+        count: the number of rows.
+        stop: the row after the last one in its origin.
+        seen: the observations.
+    """
+
+    count: int
+    stop: int
+    seen: Observations
 
 
 class RowReader:
@@ -136,18 +205,6 @@ class RowReader:
         self._gathered: dict[str, list[tuple[Bundle, NDArray[np.int64]]]] = {}
 
     def read(
-        self, read: Read, origin: str, start: int = 0, stop: int | None = None, *, listed: int = 0, first: int = 0
-    ) -> Observations:
-        """Read rows `[start, stop)` of an origin, and return the observations; the arguments are those of `reading`."""
-        reading = self.reading(read, origin, start, stop, listed=listed, first=first)
-        while True:
-            try:
-                next(reading)
-            except StopIteration as end:
-                observations: Observations = end.value
-                return observations
-
-    def reading(
         self,
         read: Read,
         origin: str,
@@ -157,8 +214,8 @@ class RowReader:
         listed: int = 0,
         first: int = 0,
         most: int | None = None,
-    ) -> Generator[int, None, Observations]:
-        """Read rows `[start, stop)` of an origin: yield the number of rows of each batch, and return the observations.
+    ) -> Iterator[RowsRead]:
+        """Read rows `[start, stop)` of an origin batch by batch.
 
         Args:
             read: the source.
@@ -181,7 +238,8 @@ class RowReader:
         batches = opened(source, read.label, origin, start, stop, counts)
         if batches is None:
             skipped = start, listed if stop is None else stop
-            return Observations(read.label, origin, np.empty(0, np.int64), skipped=skipped)
+            yield RowsRead(0, start - first, Observations(read.label, origin, np.empty(0, np.int64), skipped=skipped))
+            return
         row = start
         for batch in batches if most is None else _in_parts(batches, most):
             columns = source.columns_of(batch)
@@ -198,14 +256,17 @@ class RowReader:
             if read.dead_letters is not None and letters:
                 observer.pass_over(np.array(letters.times, np.int64))
                 self._gather(self._through(read.label, read.dead_letters, letters))
-            observer.summarise()
             row = int(positions[-1]) + 1 if len(positions) else row
-            yield batch.num_rows
+            yield RowsRead(batch.num_rows, row - first, observer.seen())
         if stop is not None and not has_gaps:
             check_rows_read(read.label, origin, start, stop, row)
         elif source.is_users and not has_gaps and row < listed:
             check_rows_read(read.label, origin, start, listed, row)
-        return attrs.evolve(observer.seen(), retries=counts[RETRIES], lost=source.rows_lost(origin))
+        rest = Observations(
+            read.label, origin, np.empty(0, np.int64), retries=counts[RETRIES], lost=source.rows_lost(origin)
+        )
+        if rest.retries or rest.lost:
+            yield RowsRead(0, row - first, rest)
 
     def take(self, read: Read, first: int, worker: int = 0, workers: int = 1) -> None:
         """Run elements of a source in the program through the transforms that are fused with it.
@@ -228,13 +289,33 @@ class RowReader:
                     numbers = numbers_of[tag][event_numbers(self._staged, cut, arrived.orders)]
                 self._gather({cut: arrived}, numbers)
 
-    def arrivals(self, timeline: Timeline) -> dict[str, PlacedBundle]:
-        """Return all elements by the cut at which they arrive, each at its instant of the timeline; in any order."""
+    @property
+    def held(self) -> int:
+        """The number of elements that have not arrived."""
+        return sum(len(bundle) for parts in self._gathered.values() for bundle, _ in parts)
+
+    def arrivals(self, timeline: Timeline, *, is_last: bool = True) -> dict[str, PlacedBundle]:
+        """Return elements by the cut at which they arrive, each at its instant of the timeline; in any order.
+
+        Args:
+            timeline: the timeline, which continues that of the last call.
+            is_last: whether there is none after it; elements that arrive after this one are otherwise held.
+        """
         gathered, self._gathered = self._gathered, {}
-        return {
-            cut: _placed(all_joined([bundle for bundle, _ in parts]), np.concatenate([at for _, at in parts]), timeline)
-            for cut, parts in gathered.items()
-        }
+        arrivals: dict[str, PlacedBundle] = {}
+        for cut, parts in gathered.items():
+            bundle, numbers = all_joined([bundle for bundle, _ in parts]), np.concatenate([at for _, at in parts])
+            instants = timeline.at.numbers()
+            arrives = numbers <= instants[-1] if len(instants) else np.zeros(len(numbers), np.bool_)
+            if not arrives.all():
+                if not is_last:
+                    rows = np.flatnonzero(~arrives)
+                    self._gathered[cut] = [(bundle.take(rows), numbers[rows])]
+                rows = np.flatnonzero(arrives)
+                bundle, numbers = bundle.take(rows), numbers[rows]
+            if len(numbers):
+                arrivals[cut] = PlacedBundle(bundle, Integers(np.searchsorted(instants, numbers)))
+        return arrivals
 
     def _gather(self, arrivals: Arrivals, numbers: NDArray[np.int64] | None = None) -> None:
         """Keep what has arrived at the instants with these numbers; by default, at the ticks when it was produced."""
@@ -242,16 +323,6 @@ class RowReader:
             if len(bundle):
                 at = array_of(bundle.produced) * 2 if numbers is None else numbers
                 self._gathered.setdefault(cut, []).append((bundle, at))
-
-
-def _placed(bundle: Bundle, numbers: NDArray[np.int64], timeline: Timeline) -> PlacedBundle:
-    """Return the elements, each at the instant with its number; see `InstantLane.numbers`."""
-    instants = timeline.at.numbers()
-    is_read = numbers <= instants[-1] if len(instants) else np.zeros(len(numbers), np.bool_)
-    if not is_read.all():  # the run ends early, before the other rows
-        rows = np.flatnonzero(is_read)
-        bundle, numbers = bundle.take(rows), numbers[rows]
-    return PlacedBundle(bundle, Integers(np.searchsorted(instants, numbers)))
 
 
 def _in_parts(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

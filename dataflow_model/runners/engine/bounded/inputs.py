@@ -75,7 +75,7 @@ class Size:
     Attributes:
         instants: the number of instants at which a chunk ends.
         elements: the number of elements at which a chunk ends, after the last element of an instant.
-        rows: the number of rows at which a chunk ends inside of the only tick of a run without a replay clock.
+        rows: the number of rows that are read before they are run.
     """
 
     instants: int
@@ -135,15 +135,19 @@ def inputs_of(staged: StagedPlan) -> Inputs:
     )
 
 
-def cut_up(whole: InputChunk, size: Size, signals: deque[str], how_far: HowFar | None = None) -> Iterator[InputChunk]:
-    """Cut the whole input into chunks.
+def cut_up(
+    whole: InputChunk, size: Size, signals: deque[str], how_far: HowFar | None = None, until_part: float = 1.0
+) -> Iterator[InputChunk]:
+    """Cut consecutive instants into chunks.
 
     Args:
-        whole: all instants, with the elements in order.
+        whole: the instants, with the elements in order.
         size: the size of a chunk.
         signals: the signals that have arrived; they take effect at the start of the next chunk.
-        how_far: takes which part of the elements the chunks have had, when the next one is asked for.
+        how_far: takes which part of the input the chunks have had, when the next one is asked for.
+        until_part: the part that the input has had at the end of these instants.
     """
+    begun = 0.0 if how_far is None else how_far.part
     timeline = whole.timeline
     places = {cut: array_of(placed.indices) for cut, placed in whole.arrivals.items()}
     counts = sum((np.bincount(at, minlength=len(timeline)) for at in places.values()), np.zeros(len(timeline), int))
@@ -163,7 +167,7 @@ def cut_up(whole: InputChunk, size: Size, signals: deque[str], how_far: HowFar |
             chunk.timeline.signals[0] = (*taking_effect, *chunk.timeline.signals.get(0, ()))
         yield chunk
         if how_far is not None and until[-1]:
-            how_far.part = float(until[stop - 1] / until[-1])
+            how_far.part = begun + (until_part - begun) * float(until[stop - 1] / until[-1])
         start = stop
 
 

@@ -29,8 +29,6 @@ FILES_SKIPPED: Final = "files_skipped"
 """The counter of files that disappeared before any of their rows was read."""
 ROWS_LOST: Final = "rows_lost"
 """The counter of rows that were listed but not read, since they were removed or replaced before."""
-_MANY: Final = 131_072
-"""The number of records that are summarised at a time."""
 _NONE: Final = int(MIN_TIMESTAMP)
 _END: Final = int(MAX_TIMESTAMP)
 _PUNCTUATION: Final = "let the function of dm.Explicit return False for such a row"
@@ -255,7 +253,6 @@ class Observer:
         self._times: list[NDArray[np.int64]] = []
         self._marks: list[NDArray[np.int64]] = []
         self._names: list[Sequence[Any]] = []
-        self._summarised: list[Observations] = []
 
     def take(self, ticks: NDArray[np.int64], times: NDArray[np.int64], rows: Rows) -> None:
         """Observe some records, with the clock value and the event time of each."""
@@ -288,27 +285,8 @@ class Observer:
             self._marks.append(self._times[-1])
             self._names.append([None] * len(ticks))
 
-    def summarise(self) -> None:
-        """Replace the records by their summary if there are many; only where the clock of each record is known."""
-        if sum(map(len, self._ticks)) >= _MANY:
-            self._summarised.append(self._seen())
-            self._ticks, self._times, self._marks, self._names = [], [], [], []
-
     def seen(self, version: tuple[int | str, ...] | None = None) -> Observations:
-        """Return the observations of an origin, which was read in a version of it."""
-        last = self._seen(version)
-        if not self._summarised:
-            return last
-        several = [*self._summarised, last]
-        return attrs.evolve(
-            last,
-            ticks=distinct(np.concatenate([seen.ticks for seen in several])),
-            parts=tuple(part for seen in several for part in seen.parts),
-            too_far=sum(seen.too_far for seen in several),
-        )
-
-    def _seen(self, version: tuple[int | str, ...] | None = None) -> Observations:
-        """Return the observations of the records that are not summarised yet."""
+        """Return what has been observed since the last call, of an origin that was read in a version of it."""
         if not self._ticks:
             return Observations(self._label, self._origin, np.empty(0, np.int64), version=version)
         ticks, times = np.concatenate(self._ticks), np.concatenate(self._times)
@@ -317,6 +295,7 @@ class Observer:
         names = None
         if by is not None and by != "file":
             names = np.array([name for batch in self._names for name in batch], dtype=object)
+        self._ticks, self._times, self._marks, self._names = [], [], [], []
         records = _Records(ticks, times, marks, names)
         observations = Observations(self._label, self._origin, distinct(ticks), version=version)
         if self._limit is not None and observations.ticks[0] == _NONE:

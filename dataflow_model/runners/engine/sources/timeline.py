@@ -221,7 +221,8 @@ class ReplayProgress:
         ends = self._ends(ended, ready, bound)
         courses = {label: course for label, source in sources.items() if (course := course_of(source)) is not None}
         for course in courses.values():
-            for tick in course.clocks(1).tolist():
+            own = course.clocks(1)
+            for tick in own[np.isin(own, ready)].tolist():
                 ends.setdefault(tick, [])  # an instant at which a source of the collection ended
         ready = self._cut_short(ready, values, ends, awaited)
         timeline = self._weave(ready, values, before, ends, awaited)

@@ -9,7 +9,7 @@ from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.endpoints.retries import RETRIES
 from dataflow_model.plan.logical.nodes import MAIN, GroupByKeyAndWindow, Write
 from dataflow_model.runners.engine.bounded.execution import CHUNK, PanesBySink, records_at_sink, take_panes
-from dataflow_model.runners.engine.bounded.files import RowReader, timeline_of
+from dataflow_model.runners.engine.bounded.files import RowReader, SourceTimeline
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, cut_up, inputs_of, whole_script
 from dataflow_model.runners.engine.collections.sink_records import JoinedRecords
 from dataflow_model.runners.engine.elementwise.fragments import Fragment
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.lanes.bundle import Bundle
     from dataflow_model.runners.engine.machines.shard import Arrivals
     from dataflow_model.runners.engine.sources.estimation import Jump
-    from dataflow_model.runners.engine.sources.observing import Observations
     from dataflow_model.runners.local.workers.exchange import Exchange
     from dataflow_model.runners.local.workers.messages import Assignment
     from dataflow_model.runners.sharded.tasks.program import Program
@@ -129,20 +128,22 @@ class ShardRun:
         """Read this worker's part of the rows, and return the timeline that the rows of all workers make."""
         staged, assignment, program = self._staged, self._assignment, self._program
         seen = [
-            reader.read(staged.read(part.label), part.origin, part.start, part.stop, first=part.base)
+            batch.seen
             for part in assignment.parts
+            for batch in reader.read(staged.read(part.label), part.origin, part.start, part.stop, first=part.base)
         ]
-        observations: list[Observations] = []
-        for seen_by_worker in self._exchange.swap(self._to_all(Kind.SEEN, seen)):
-            observations += seen_by_worker
         inputs = inputs_of(staged)
-        reads = [*inputs.rows, *inputs.static]
+        sources = SourceTimeline([*inputs.rows, *inputs.static], assignment.listed, program.wall, program.awaited)
+        for seen_by_worker in self._exchange.swap(self._to_all(Kind.SEEN, seen)):
+            for observations in seen_by_worker:
+                sources.take(observations)
+        sources.end_all()
         for own in seen:
             self._counters[own.label].update(own.counts())
         for source in assignment.listed if self._number == 0 else ():
             if source.retries:
                 self._counters[source.label][RETRIES] += source.retries
-        timeline = timeline_of(reads, assignment.listed, observations, program.wall, program.awaited)
+        timeline = sources.next()
         self._jumps = timeline.jumps
         return timeline
 
