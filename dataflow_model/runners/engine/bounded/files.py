@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.endpoints.retries import RETRIES, retried
-from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
+from dataflow_model.plan.endpoints.sources import check_rows_read
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.collections.kept import course_of, kept_outputs
 from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
@@ -21,11 +21,10 @@ from dataflow_model.runners.engine.lanes.lanes import Integers, array_of
 from dataflow_model.runners.engine.lanes.order import name_of_origin
 from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
 from dataflow_model.runners.engine.lanes.value_lanes import RowValues
-from dataflow_model.runners.engine.sources.bad_rows import BadRows
 from dataflow_model.runners.engine.sources.estimation import NOTHING_YET
 from dataflow_model.runners.engine.sources.in_program import event_numbers, static_bundles
-from dataflow_model.runners.engine.sources.observing import WHOLE, GoodRows, Observations, Observer
-from dataflow_model.runners.engine.sources.reading import opened
+from dataflow_model.runners.engine.sources.observing import WHOLE, Observations, Observer
+from dataflow_model.runners.engine.sources.reading import opened, read_rows
 from dataflow_model.runners.engine.sources.timeline import ReplayProgress, Timeline
 from dataflow_model.time import ProcessingTime
 
@@ -173,17 +172,16 @@ class SourceTimeline:
             self._progress.observe(observed)
 
 
-@attrs.frozen(eq=False)
-class RowsRead:
-    """A batch of rows that has been read.
+class PartRead(NamedTuple):
+    """Rows of an origin that have been read and run through the transforms that are fused with the source.
 
     Attributes:
-        count: the number of rows.
-        stop: the row after the last one in its origin.
+        rows: the number of rows.
+        stop: the row after the last one in the origin.
         seen: the observations.
     """
 
-    count: int
+    rows: int
     stop: int
     seen: Observations
 
@@ -214,7 +212,7 @@ class RowReader:
         listed: int = 0,
         first: int = 0,
         most: int | None = None,
-    ) -> Iterator[RowsRead]:
+    ) -> Iterator[PartRead]:
         """Read rows `[start, stop)` of an origin batch by batch.
 
         Args:
@@ -233,40 +231,31 @@ class RowReader:
         start, stop = start + first, None if stop is None else stop + first
         observer = Observer(read.label, origin, source, self._awaited.percentiles)
         name = name_of_origin(read.label, origin)
-        bad_rows = BadRows(read, source, origin, self._clock)
         counts: Counter[str] = Counter()
         batches = opened(source, read.label, origin, start, stop, counts)
         if batches is None:
             skipped = start, listed if stop is None else stop
-            yield RowsRead(0, start - first, Observations(read.label, origin, np.empty(0, np.int64), skipped=skipped))
+            unread = Observations(read.label, origin, np.empty(0, np.int64), skipped=skipped)
+            yield PartRead(0, start - first, unread)
             return
         row = start
-        for batch in batches if most is None else _in_parts(batches, most):
-            columns = source.columns_of(batch)
-            positions = source.positions_in(batch, row)
-            if has_gaps and stop is not None:
-                check_positions(read.label, origin, row, stop, positions)
-            rows = GoodRows.of(columns, self._clock, positions)
+        parts = batches if most is None else _in_parts(batches, most)
+        for part in read_rows(read, source, observer, parts, start, stop, base=0, wall=self._clock):
+            rows = part.rows
             orders: Any = RowOrders.of_origin(name, rows.positions)
             times, ticks = Integers(rows.event_times), Integers(rows.clock)
             bundle = Bundle.fresh(RowValues(pa.Table.from_batches([rows.batch])), times, orders, ticks)
             self._gather(self._through(read.label, MAIN, bundle))
-            observer.take(rows.clock, rows.event_times, rows)
-            letters = bad_rows.letters(columns, positions)
-            if read.dead_letters is not None and letters:
-                observer.pass_over(np.array(letters.times, np.int64))
-                self._gather(self._through(read.label, read.dead_letters, letters))
-            row = int(positions[-1]) + 1 if len(positions) else row
-            yield RowsRead(batch.num_rows, row - first, observer.seen())
-        if stop is not None and not has_gaps:
-            check_rows_read(read.label, origin, start, stop, row)
-        elif source.is_users and not has_gaps and row < listed:
+            if read.dead_letters is not None and part.letters:
+                self._gather(self._through(read.label, read.dead_letters, part.letters))
+            yield PartRead(part.count, part.stop - first, observer.seen())
+            row = part.stop
+        if stop is None and source.is_users and row < listed:
             check_rows_read(read.label, origin, start, listed, row)
-        rest = Observations(
-            read.label, origin, np.empty(0, np.int64), retries=counts[RETRIES], lost=source.rows_lost(origin)
-        )
+        none = np.empty(0, np.int64)
+        rest = Observations(read.label, origin, none, retries=counts[RETRIES], lost=source.rows_lost(origin))
         if rest.retries or rest.lost:
-            yield RowsRead(0, row - first, rest)
+            yield PartRead(0, row - first, rest)
 
     def take(self, read: Read, first: int, worker: int = 0, workers: int = 1) -> None:
         """Run elements of a source in the program through the transforms that are fused with it.

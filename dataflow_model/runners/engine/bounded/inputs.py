@@ -10,46 +10,32 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 import numpy as np
 
-from dataflow_model.plan.endpoints.scripts import SignalStep, WatermarkStep
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
-from dataflow_model.runners.engine.lanes.lanes import array_of
-from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
-from dataflow_model.runners.engine.lanes.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
-from dataflow_model.runners.engine.machines.shard import Arrivals, join_arrivals
+from dataflow_model.runners.engine.lanes.lanes import Integers, array_of
+from dataflow_model.runners.engine.machines.shard import join_arrivals
 from dataflow_model.runners.engine.sources.in_program import event_numbers, script_bundle, script_events, static_bundles
-from dataflow_model.runners.engine.sources.timeline import Awaited, Timeline
+from dataflow_model.runners.engine.sources.script_places import (
+    AFTER_EVENTS,
+    BEFORE_EVENTS,
+    script_places,
+    script_timeline,
+)
+from dataflow_model.runners.engine.sources.timeline import ReplayProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.engine.lanes.bundle import Bundle
+    from dataflow_model.runners.engine.machines.shard import Arrivals
     from dataflow_model.runners.engine.sources.in_program import ScriptEvent
+    from dataflow_model.runners.engine.sources.timeline import Awaited, Timeline
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
-
-
-@attrs.define
-class Instant:
-    """The events at one place of the total order.
-
-    Attributes:
-        clock: the processing clock.
-        step: distinguishes instants with the same clock value.
-        arrivals: the elements that the sources emit for keyed nodes and sinks, by label.
-        watermarks: the new watermarks of sources.
-        signals: the names of the signals that take effect now.
-        closes: whether the tick is complete.
-    """
-
-    clock: int
-    step: int
-    arrivals: Arrivals = attrs.field(factory=dict)
-    watermarks: dict[str, Watermarks] = attrs.field(factory=dict)
-    signals: tuple[str, ...] = ()
-    closes: bool = False
 
 
 @attrs.define
@@ -176,9 +162,6 @@ def taken_signals(signals: deque[str]) -> tuple[str, ...]:
     return tuple(signals.popleft() for _ in range(len(signals)))
 
 
-# TestStream -----------------------------------------------------------------------------------------------------------
-
-
 def script_chunks(
     staged: StagedPlan, through: Through, signals: deque[str], size: Size, awaited: Awaited
 ) -> Iterator[InputChunk]:
@@ -191,8 +174,30 @@ def script_chunks(
         size: the size of a chunk.
         awaited: the percentiles that the plan's triggers wait for.
     """
-    instants = _instants(staged, inputs_of(staged), through, awaited)
-    return _script_chunks([read.label for read in staged.sources], instants, signals, size)
+    sources = {read.label: read.source for read in staged.sources}
+    events = script_events(staged.sources, awaited.percentiles)
+    places = script_places(events)
+    progress = ReplayProgress()
+    gathered: dict[str, list[PlacedBundle]] = {}
+    start = reached = elements = 0
+    taking_effect: deque[str] = deque()
+
+    def chunks() -> Iterator[InputChunk]:
+        timeline = script_timeline(progress, sources, places[start:reached], awaited)
+        arrivals = {cut: PlacedBundle.joined(parts).in_order() for cut, parts in gathered.items()}
+        return cut_up(InputChunk(timeline, arrivals), size, taking_effect)
+
+    for stop, arrived in _arriving(staged, events, through):
+        if reached > start and (signals or reached - start >= size.instants or elements >= size.elements):
+            yield from chunks()
+            gathered, start, elements = {}, reached, 0
+        if reached == start:
+            taking_effect.extend(taken_signals(signals))
+        for cut, (bundle, numbers) in arrived.items():
+            gathered.setdefault(cut, []).append(PlacedBundle(bundle, Integers(numbers - start)))
+            elements += len(bundle)
+        reached = stop
+    yield from chunks()
 
 
 def whole_script(staged: StagedPlan, through: Through, awaited: Awaited) -> InputChunk:
@@ -202,108 +207,34 @@ def whole_script(staged: StagedPlan, through: Through, awaited: Awaited) -> Inpu
     return chunk
 
 
-def _instants(staged: StagedPlan, inputs: Inputs, through: Through, awaited: Awaited) -> Iterator[Instant]:
-    """Yield the instants of scripts, after those of static sources."""
-    yield from _static_instants(inputs.static, through)
-    yield from _script_instants(staged, inputs.scripts, through, awaited)
+def _arriving(
+    staged: StagedPlan, events: Sequence[ScriptEvent], through: Through
+) -> Iterator[tuple[int, dict[str, tuple[Bundle, NDArray[np.int64]]]]]:
+    """Yield the number of places up to the end of each step of a script, and what arrives at its places, by cut.
 
-
-def _script_instants(
-    staged: StagedPlan, reads: Sequence[Read], through: Through, awaited: Awaited
-) -> Iterator[Instant]:
-    """Yield one instant for each event: an element, a watermark, a clock value or a signal."""
-    number, clock = 0, 0
-    for (label, _), of_step in itertools.groupby(script_events(reads, awaited.percentiles), key=_step_of):
-        events = list(of_step)
-        clock = events[0].clock
-        by_event: dict[int, Arrivals] = {}
-        bundle = script_bundle(label, [(event.number, event.step) for event in events], clock)
-        if bundle:
-            by_event = _by_event(staged, through(label, MAIN, bundle))
-        for event in events:
-            instant = Instant(clock, number, by_event.get(event.number, {}))
-            if isinstance(event.step, WatermarkStep):
-                instant.watermarks[label] = event.watermarks
-            elif isinstance(event.step, SignalStep):
-                instant.signals = (event.step.name,)
-            yield instant
-            number += 1
-    yield Instant(clock, number, closes=True)
-    labels = [read.label for read in reads]
-    yield Instant(clock, number + 1, watermarks=dict.fromkeys(labels, MAX_WATERMARKS), closes=True)
+    The elements of static sources arrive at the first place.
+    """
+    first: Arrivals = {}
+    for read in staged.sources:
+        if read.source.as_elements is not None:
+            for tag, bundle in static_bundles(read, 0):
+                join_arrivals(first, through(read.label, tag, bundle))
+    stop = BEFORE_EVENTS
+    yield stop, {cut: (bundle, np.zeros(len(bundle), np.int64)) for cut, bundle in first.items()}
+    for (label, _), of_step in itertools.groupby(events, key=_step_of):
+        step = list(of_step)
+        bundle = script_bundle(label, [(event.number, event.step) for event in step], step[0].clock)
+        arrivals = through(label, MAIN, bundle) if bundle else {}
+        begin, stop = stop - step[0].number, stop + len(step)
+        yield (
+            stop,
+            {
+                cut: (arrived, np.array(event_numbers(staged, cut, arrived.orders), np.int64) + begin)
+                for cut, arrived in arrivals.items()
+            },
+        )
+    yield stop + AFTER_EVENTS, {}
 
 
 def _step_of(event: ScriptEvent) -> tuple[str, int]:
     return event.label, event.index
-
-
-def _by_event(staged: StagedPlan, arrivals: Arrivals) -> dict[int, Arrivals]:
-    """Split the output of a script's bundle by the event that caused it."""
-    parts: dict[int, Arrivals] = {}
-    for cut, bundle in arrivals.items():
-        rows_by_event: dict[int, list[int]] = {}
-        for row, number in enumerate(event_numbers(staged, cut, bundle.orders)):
-            rows_by_event.setdefault(number, []).append(row)
-        for number, rows in rows_by_event.items():
-            parts.setdefault(number, {})[cut] = bundle.take(rows)
-    return parts
-
-
-def _static_instants(static: Sequence[Read], through: Through) -> Iterator[Instant]:
-    """Yield the instants before a script's first step at which all elements of static sources arrive, and these end."""
-    if not static:
-        return
-    first = Instant(0, -2)
-    for read in static:
-        for tag, bundle in static_bundles(read, 0):
-            join_arrivals(first.arrivals, through(read.label, tag, bundle))
-    yield first
-    yield Instant(0, -1, watermarks={read.label: MAX_WATERMARKS for read in static})
-
-
-def _script_chunks(
-    labels: Sequence[str], instants: Iterable[Instant], signals: deque[str], size: Size
-) -> Iterator[InputChunk]:
-    """Yield instants in chunks; see `script_chunks`."""
-    watermarks = dict.fromkeys(labels, MIN_WATERMARKS)
-    gathered: list[Instant] = []
-    reached: list[dict[str, Watermarks]] = []
-    elements = 0
-    taking_effect: tuple[str, ...] = ()
-    for instant in instants:
-        if gathered and (signals or len(gathered) >= size.instants or elements >= size.elements):
-            yield _chunk(gathered, reached, taking_effect)
-            gathered, reached, elements = [], [], 0
-        if not gathered:
-            taking_effect = taken_signals(signals)
-        watermarks = {**watermarks, **instant.watermarks}
-        gathered.append(instant)
-        reached.append(watermarks)
-        elements += sum(map(len, instant.arrivals.values()))
-    if gathered:
-        yield _chunk(gathered, reached, taking_effect)
-
-
-def _chunk(
-    instants: Sequence[Instant], reached: Sequence[Mapping[str, Watermarks]], taking_effect: tuple[str, ...]
-) -> InputChunk:
-    """Return a chunk of instants.
-
-    Args:
-        instants: the instants, at least one.
-        reached: the watermarks by instant and source.
-        taking_effect: the signals that take effect at the first instant.
-    """
-    timeline = Timeline(
-        InstantLane.of([(instant.clock, instant.step) for instant in instants]),
-        [instant.closes for instant in instants],
-        {label: WatermarkLane.of([at[label] for at in reached]) for label in reached[0]},
-    )
-    chunk = InputChunk(timeline)
-    for place, instant in enumerate(instants):
-        signals = (*(() if place else taking_effect), *instant.signals)
-        if signals:
-            timeline.signals[place] = signals
-        for cut, bundle in instant.arrivals.items():
-            chunk.arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
-    return chunk

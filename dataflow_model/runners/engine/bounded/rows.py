@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.endpoints.sources import Origin
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.plan.logical.stages import StagedPlan
-    from dataflow_model.runners.engine.bounded.files import ListedSource, RowsRead
+    from dataflow_model.runners.engine.bounded.files import ListedSource, PartRead
     from dataflow_model.runners.engine.bounded.inputs import HowFar, Size, Through
     from dataflow_model.runners.engine.sources.timeline import Awaited
 
@@ -129,7 +129,7 @@ def _in_turn(
             continue
         for batch in reader.read(read, origin.name, listed=origin.row_count, first=origin.first, most=most):
             sources.take(batch.seen)
-            yield batch.count
+            yield batch.rows
         sources.end(read.label, origin.name)
 
 
@@ -152,7 +152,7 @@ class _Reading:
     read: Read = attrs.field(order=False)
     origin: Origin = attrs.field(order=False)
     is_sorted: bool = attrs.field(order=False)
-    batches: Iterator[RowsRead] | None = attrs.field(order=False, default=None)
+    batches: Iterator[PartRead] | None = attrs.field(order=False, default=None)
     row: int = attrs.field(order=False, default=0)
 
 
@@ -195,7 +195,7 @@ def _by_clock(
         if reading.is_sorted and len(batch.seen.ticks):
             reading.reached = int(batch.seen.ticks[-1])
             heapq.heapreplace(readings, reading)
-        yield batch.count
+        yield batch.rows
 
 
 def _first_clock(read: Read, origin: Origin, counts: Counter[str]) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 import numpy as np
 
-from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.lanes.lanes import Integers, Repeated, array_of, joined, taken
 from dataflow_model.runners.engine.lanes.order import sorting
 
@@ -68,6 +68,12 @@ class PlacedBundle:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @classmethod
+    def joined(cls, parts: Sequence[PlacedBundle]) -> PlacedBundle:
+        """Return the elements of some bundles, at least one, which may be reused for it."""
+        first, *others = [part.indices for part in parts]
+        return cls(all_joined([part.bundle for part in parts]), joined(first, *others))
 
     def add(self, index: int, bundle: Bundle) -> None:
         """Add elements of one instant."""

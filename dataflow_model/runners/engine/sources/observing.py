@@ -246,7 +246,7 @@ class Observer:
     """
 
     def __init__(self, label: str, origin: str, source: Source, percentiles: Sequence[float] = ()) -> None:
-        self._label, self._origin, self._source = label, origin, source
+        self._label, self.origin, self._source = label, origin, source
         self._skews = needs_skew(source, percentiles)
         self._limit = _limit_of(source)
         self._ticks: list[NDArray[np.int64]] = []
@@ -288,7 +288,7 @@ class Observer:
     def seen(self, version: tuple[int | str, ...] | None = None) -> Observations:
         """Return what has been observed since the last call, of an origin that was read in a version of it."""
         if not self._ticks:
-            return Observations(self._label, self._origin, np.empty(0, np.int64), version=version)
+            return Observations(self._label, self.origin, np.empty(0, np.int64), version=version)
         ticks, times = np.concatenate(self._ticks), np.concatenate(self._times)
         marks = np.concatenate(self._marks) if isinstance(self._source.watermark, Explicit) else times
         by = self._source.watermark_origins.by
@@ -297,7 +297,7 @@ class Observer:
             names = np.array([name for batch in self._names for name in batch], dtype=object)
         self._ticks, self._times, self._marks, self._names = [], [], [], []
         records = _Records(ticks, times, marks, names)
-        observations = Observations(self._label, self._origin, distinct(ticks), version=version)
+        observations = Observations(self._label, self.origin, distinct(ticks), version=version)
         if self._limit is not None and observations.ticks[0] == _NONE:
             return attrs.evolve(observations, unplaced=records)
         return _summarised(observations, records, self._source, self._limit, with_times=self._skews)

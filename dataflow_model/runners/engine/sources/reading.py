@@ -1,21 +1,30 @@
-"""Begin to read an origin of a source, which may have disappeared since it was listed."""
+"""Read a range of rows of an origin of a source, which may have disappeared since it was listed."""
 
 from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING
 
+import attrs
+import numpy as np
+
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.endpoints.retries import read_retried
+from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.runners.engine.functions.user_code import each_reported, source_calls
+from dataflow_model.runners.engine.sources.bad_rows import BadRows
+from dataflow_model.runners.engine.sources.observing import GoodRows
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
     from dataflow_model.plan.endpoints.sources import ColumnSource
+    from dataflow_model.plan.logical.nodes import Read
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
+    from dataflow_model.runners.engine.sources.observing import Observer
 
 Version = tuple[int | str, ...] | None
 
@@ -113,3 +122,65 @@ def check_unchanged(source: ColumnSource, origin: str, version: tuple[int | str,
     except SourceError:
         if not source.is_missing(origin):
             raise
+
+
+@attrs.frozen(eq=False)
+class RowsRead:
+    """A batch of rows that has been read.
+
+    Attributes:
+        rows: the rows that are elements.
+        letters: the others, as dead letters.
+        count: the number of all of them.
+        stop: the row after the last one in its origin.
+    """
+
+    rows: GoodRows
+    letters: Bundle
+    count: int
+    stop: int
+
+
+def read_rows(
+    read: Read,
+    source: ColumnSource,
+    observer: Observer,
+    batches: Iterable[pa.RecordBatch],
+    start: int,
+    stop: int | None,
+    *,
+    base: int,
+    wall: int,
+) -> Iterator[RowsRead]:
+    """Yield what batches contain, observe it, and check that it is what was to be read.
+
+    Args:
+        read: the node that reads.
+        source: its source, as it is read.
+        observer: observes the rows of the origin that is read.
+        batches: the rows `[start, stop)` of the origin.
+        start: the first row; its position, if positions have gaps.
+        stop: the row after the last; `None` for the end.
+        base: what is added to the number of a row, for the order of its element; 0 if positions have gaps.
+        wall: the tick of all rows, if there is no replay clock.
+
+    Raises:
+        SourceError: if there are more or fewer rows, or other positions; for a bad row if nothing takes dead letters.
+    """
+    origin = observer.origin
+    has_gaps = source.position_column is not None
+    bad_rows = BadRows(read, source, origin, wall, base)
+    row = start
+    for batch in batches:
+        columns = source.columns_of(batch)
+        positions = source.positions_in(batch, row + base)
+        if has_gaps and stop is not None:
+            check_positions(read.label, origin, row, stop, positions)
+        rows = GoodRows.of(columns, wall, positions)
+        observer.take(rows.clock, rows.event_times, rows)
+        letters = bad_rows.letters(columns, positions)
+        observer.pass_over(np.array(letters.times, np.int64))
+        row = int(positions[-1]) - base + 1 if len(positions) else row
+        yield RowsRead(rows, letters, batch.num_rows, row)
+    if stop is not None and not has_gaps:
+        check_rows_read(read.label, origin, start, stop, row)

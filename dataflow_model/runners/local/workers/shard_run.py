@@ -14,9 +14,8 @@ from dataflow_model.runners.engine.bounded.inputs import InputChunk, cut_up, inp
 from dataflow_model.runners.engine.collections.sink_records import JoinedRecords
 from dataflow_model.runners.engine.elementwise.fragments import Fragment
 from dataflow_model.runners.engine.functions.lifetimes import torn_down
-from dataflow_model.runners.engine.lanes.bundle import all_joined
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle, add_arrived
-from dataflow_model.runners.engine.lanes.lanes import Integers, array_of, joined, taken
+from dataflow_model.runners.engine.lanes.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.lanes.value_lanes import in_columns
 from dataflow_model.runners.engine.lanes.watermarks import MIN_WATERMARKS, WatermarkLane
 from dataflow_model.runners.engine.machines.shard import StageShard, routed
@@ -175,7 +174,7 @@ class ShardRun:
             for cut in [cut for cut in chunk.arrivals if self._staged.depth_of(cut) == stage.depth]:
                 del chunk.arrivals[cut]
             start = stop
-        arrivals = {cut: _joined(parts) for cut, parts in outputs.items()}
+        arrivals = {cut: PlacedBundle.joined(parts) for cut, parts in outputs.items()}
         lanes = self._exchange_elements(arrivals, {label: WatermarkLane.joined(own) for label, own in reports.items()})
         self._watermarks.update((label, WatermarkLane.least(of_shards)) for label, of_shards in lanes.items())
         start = 0
@@ -217,7 +216,7 @@ class ShardRun:
             else:
                 label, lane = payload
                 lanes.setdefault(label, []).append(lane)
-        arrivals.update((cut, _joined(parts)) for cut, parts in received.items())
+        arrivals.update((cut, PlacedBundle.joined(parts)) for cut, parts in received.items())
         return lanes
 
     def _shares(self, cut: str, placed: PlacedBundle) -> Iterator[Row]:
@@ -237,9 +236,3 @@ class ShardRun:
 
     def _to_all(self, kind: str, payload: Any) -> Iterator[Row]:
         return (Row(shard, 0, kind, payload) for shard in range(self._workers))
-
-
-def _joined(parts: Sequence[PlacedBundle]) -> PlacedBundle:
-    """Return the elements of all parts, which may be reused for it."""
-    first, *others = [part.indices for part in parts]
-    return PlacedBundle(all_joined([part.bundle for part in parts]), joined(first, *others))

@@ -1,4 +1,4 @@
-"""What each micro-batch reads: offsets, followed files, pacing, and scripts.
+"""What each micro-batch reads: offsets, followed files and pacing.
 
 Begin with `offsets` and `pacing`.
 """

@@ -13,12 +13,13 @@ from dataflow_model.plan.columns.natural_order import natural
 from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.watermarks.oldest_file import OldestFile
 from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
+from dataflow_model.runners.engine.sources.in_program import script_events
+from dataflow_model.runners.engine.sources.script_places import script_places
 from dataflow_model.runners.engine.sources.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.sharded.checkpoint.requests import signal_of
 from dataflow_model.runners.sharded.feed.origins import OriginOffset, SourceOffset
 from dataflow_model.runners.sharded.feed.pacing import shares, unread
 from dataflow_model.runners.sharded.feed.polls import Polls
-from dataflow_model.runners.sharded.feed.script_places import script_places
 from dataflow_model.runners.sharded.feed.slices import Slice
 from dataflow_model.runners.sharded.tasks.faults import NO_FAULT
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.endpoints.sources import ChangeNotifier, ColumnSource
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.runners.engine.lanes.order import At
+    from dataflow_model.runners.engine.sources.script_places import ScriptPlace
     from dataflow_model.runners.sharded.feed.offsets import Offset
-    from dataflow_model.runners.sharded.feed.script_places import ScriptPlace
     from dataflow_model.runners.sharded.tasks.program import Program
 
 NOTHING_COMMITTED: Final[dict[str, Any]] = {}
@@ -350,7 +351,7 @@ class Feed:
 
     def _script(self) -> Sequence[ScriptPlace]:
         if self._places is None:
-            self._places = script_places(self.reads, self.awaited.percentiles)
+            self._places = script_places(script_events(self.reads, self.awaited.percentiles))
         return self._places
 
 

@@ -12,8 +12,6 @@ FIRST: Final = (int(MIN_TIMESTAMP), 0)
 """A placeholder for the run's first instant."""
 NOW: Final = (int(MIN_TIMESTAMP), 1)
 """A placeholder for the tick of the micro-batch, under the wall clock."""
-STATIC_STEP: Final = -2
-"""The step of static elements in a script's timeline: before its first step."""
 
 
 @attrs.frozen

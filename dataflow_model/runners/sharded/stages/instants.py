@@ -9,19 +9,15 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import SourceError
-from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
-from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane, Watermarks
-from dataflow_model.runners.engine.sources.estimation import SourceProgress
 from dataflow_model.runners.engine.sources.observing import at_tick
-from dataflow_model.runners.engine.sources.timeline import Timeline
-from dataflow_model.runners.sharded.feed.slices import NOW, STATIC_STEP
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.runners.engine.sources.script_places import script_timeline
+from dataflow_model.runners.sharded.feed.slices import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dataflow_model.runners.engine.lanes.order import At
     from dataflow_model.runners.engine.sources.observing import Observations
+    from dataflow_model.runners.engine.sources.timeline import Timeline
     from dataflow_model.runners.sharded.feed.planning import Control
     from dataflow_model.runners.sharded.tasks.program import Program
     from dataflow_model.runners.sharded.tasks.shard_meta import ShardMeta
@@ -46,7 +42,7 @@ def make_timeline(
     replay = meta.replay
     replay.signals += control.signals
     if control.steps is not None:
-        return _of_script(program, meta, control)
+        return script_timeline(replay, sources, control.steps, program.awaited)
     for label, names in control.declared:
         replay.declare(label, names)
     skewed = [label for label, source in sources.items() if source.watermark_origins.max_skew is not None]
@@ -129,40 +125,6 @@ def _versions_read(program: Program, seen: Sequence[Observations]) -> dict[str, 
                 hint="leave files alone until all their rows are committed, and start the run again",
             )
     return versions
-
-
-def _of_script(program: Program, meta: ShardMeta, control: Control) -> Timeline:
-    sources = {read.label: read.source for read in program.staged.sources}
-    at: list[At] = []
-    closes: list[bool] = []
-    signals_at: dict[int, tuple[str, ...]] = {}
-    reached: dict[str, list[Watermarks]] = {name: [] for name in sources}
-    count = len(program.awaited.percentiles)
-    end = int(MAX_TIMESTAMP)
-    replay = meta.replay
-    now = {
-        name: replay.sources.setdefault(name, SourceProgress(high=(int(MIN_TIMESTAMP),) * count)) for name in sources
-    }
-    for event in control.steps or ():
-        over: list[str] = []
-        if event.label and event.watermark is not None:
-            now[event.label].low, now[event.label].high = event.watermark, event.percentiles
-        elif not event.label and event.at[1] == STATIC_STEP + 1:
-            over = [name for name, source in sources.items() if source.as_script is None]
-        elif not event.label and event.watermark == MAX_TIMESTAMP:
-            over = list(sources)
-        for name in over:
-            now[name].low, now[name].high = end, (end,) * count
-        signals = replay.signals if event.signal is None else (*replay.signals, event.signal)
-        replay.signals = ()
-        if signals:
-            signals_at[len(at)] = signals
-        at.append(event.at)
-        closes.append(not event.label and event.watermark is not None)
-        for name, progress in now.items():
-            reached[name].append(Watermarks.of(progress.low, progress.high))
-    watermarks = {name: WatermarkLane.of(values) for name, values in reached.items()}
-    return Timeline(InstantLane.of(at), closes, watermarks, signals_at)
 
 
 def _open_in_dataframes(program: Program, meta: ShardMeta, control: Control) -> list[tuple[str, str]]:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from dataflow_model.metrics.collecting import count_passed
 from dataflow_model.plan.endpoints.retries import RETRIES
 from dataflow_model.plan.endpoints.scripts import events_of
-from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.plan.logical.ahead import KeptSink
 from dataflow_model.plan.logical.nodes import MAIN, GroupByKeyAndWindow, Write
 from dataflow_model.plan.logical.stages import owner_of_cut
@@ -30,10 +29,9 @@ from dataflow_model.runners.engine.lifted.chunks import chunk_partials
 from dataflow_model.runners.engine.lifted.keys import split_by_shard as split_table
 from dataflow_model.runners.engine.machines.shard import routed
 from dataflow_model.runners.engine.protocol.sharding import rows_by_shard
-from dataflow_model.runners.engine.sources.bad_rows import BadRows
 from dataflow_model.runners.engine.sources.in_program import event_numbers, script_bundle, static_bundles
-from dataflow_model.runners.engine.sources.observing import GoodRows, Observations, Observer
-from dataflow_model.runners.engine.sources.reading import check_unchanged, opened_in_version
+from dataflow_model.runners.engine.sources.observing import Observations, Observer
+from dataflow_model.runners.engine.sources.reading import check_unchanged, opened_in_version, read_rows
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.outputs.publication import skips_again
 from dataflow_model.runners.sharded.tasks.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.lanes.lanes import Lane
     from dataflow_model.runners.engine.lanes.order import At
     from dataflow_model.runners.engine.machines.shard import Arrivals, StageShard
+    from dataflow_model.runners.engine.sources.observing import GoodRows
     from dataflow_model.runners.sharded.outputs.pending import PendingWriter
     from dataflow_model.runners.sharded.tasks.task import Task
 
@@ -74,9 +73,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     has_gaps = source.position_column is not None
     base = 0 if has_gaps else part.base  # positions that have gaps begin at the base
     start, stop = part.start + part.base - base, part.stop + part.base - base
-    bad_rows = BadRows(read, source, part.origin, program.wall if wall is None else wall, base)
-    row = start
-    read_rows = dead = 0
+    read_count = dead = 0
     skips = skips_again(program, task.micro_batch, part)
     known = part.read if skips is None else part.stop  # what was published had its rows
     opened_origin = None
@@ -89,26 +86,16 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         yield from task.rows_for_followers(Kind.SEEN, (skipped, {}))
         return
     version, batches = opened_origin
-    for batch in in_large_batches(batches):
-        columns = source.columns_of(batch)
-        positions = source.positions_in(batch, row + base)
-        if has_gaps:
-            check_positions(part.label, part.origin, row, stop, positions)
-        rows = GoodRows.of(columns, program.wall if wall is None else wall, positions)
-        observer.take(rows.clock, rows.event_times, rows)
-        read_rows += len(rows.positions)
-        yield from reading.take(rows)
-        letters = bad_rows.letters(columns, positions)
-        observer.pass_over(np.array(letters.times, np.int64))
-        dead += len(letters)
-        if letters and read.dead_letters is not None:
-            yield from run_through(task, part.label, read.dead_letters, letters, writer=writer)
-        row = int(positions[-1]) - base + 1 if len(positions) else row
-    if not has_gaps:
-        check_rows_read(part.label, part.origin, start, stop, row)
+    tick = program.wall if wall is None else wall
+    for batch in read_rows(read, source, observer, in_large_batches(batches), start, stop, base=base, wall=tick):
+        read_count += len(batch.rows.positions)
+        yield from reading.take(batch.rows)
+        dead += len(batch.letters)
+        if batch.letters and read.dead_letters is not None:
+            yield from run_through(task, part.label, read.dead_letters, batch.letters, writer=writer)
     if version is not None:  # it may have been replaced while it was read
         check_unchanged(source, part.origin, version)
-    counts = {"elements_out": read_rows, "dead_letters": dead}
+    counts = {"elements_out": read_count, "dead_letters": dead}
     lost = source.rows_lost(part.origin)
     seen = attrs.evolve(observer.seen(version), retries=retries[RETRIES], lost=lost)
     yield from task.rows_for_followers(Kind.SEEN, (seen, counts))
