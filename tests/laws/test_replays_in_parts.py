@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
+from dataflow_model.plan.watermarks.origins import WatermarkOrigins
 from dataflow_model.runners.engine.bounded import files, rows
 from dataflow_model.testing import strategies
 from tests.laws.test_ticks_in_parts import COMBINERS, SIZES, check, keyed
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
 from tests.support.laws.examples import share_of_examples
-from tests.support.laws.held_rows import HeldRows, SortedRows, ran, replayed_rows
+from tests.support.laws.held_rows import WHOLE, HeldRows, SortedRows, ran, replayed_rows
 from tests.support.upgrade.pipelines import Quiet
 
 if TYPE_CHECKING:
@@ -173,6 +175,21 @@ def test_an_origin_that_is_sorted_only_by_its_own_word_is_an_error() -> None:
         ran(
             lambda p: keyed(p, backward) | dm.Window.into(dm.FixedWindows(10)) | dm.Count.per_key() | dm.io.Collect(), 6
         )
+
+
+def test_a_replay_that_ends_early_at_a_percentile_reads_no_further() -> None:
+    both = _source(SortedRows, a=_rows(30), b=_rows(300))
+    source = attrs.evolve(both, watermark_origins=WatermarkOrigins("file"))
+
+    def build(p: dm.Pipeline) -> None:
+        trigger = dm.AfterWatermark(percentile=50)
+        windows = dm.Window.into(dm.FixedWindows(10)).trigger(trigger, may_lose_data=True)
+        _ = keyed(p, source) | windows | dm.Count.per_key() | dm.io.Collect()
+
+    records, counters, _ = ran(build, 6)
+    expected, of_whole, _ = ran(build, WHOLE)
+    assert repr(records) == repr(expected)
+    assert counters["rows"]["elements_out"] < of_whole["rows"]["elements_out"] == 330
 
 
 def test_functions_of_origins_that_fit_a_part_are_called_in_the_order_of_the_origins() -> None:
