@@ -180,8 +180,8 @@ class EventsSource(ColumnSource):
             raise self._misfit(records, cursor) from error
 
     def _from_arrow(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-        given = frozenset(rows.schema.names)
-        missing = [name for name in self.columns.names if name not in given]
+        there = set(rows.schema.names)
+        missing = [name for name in self.columns.names if name not in there]
         if missing:
             raise SourceError(
                 f"{self._name} returned a table without the column {missing[0]!r}",

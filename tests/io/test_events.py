@@ -264,3 +264,18 @@ def test_a_function_is_asked_again_at_once_while_it_returns_full_pages_and_else_
     wait_for(result, lambda: len(result.collected("rows")) == 25)
     result.stop()
     assert asked == [None, 10, 20]
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_kept_rows_that_are_damaged_stop_the_run(tmp_path: Path, damage: str) -> None:
+    runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1)
+    result: Any = start(runner, lambda p: build(p, several_events(folder=str(tmp_path))))
+    wait_for(result, lambda: bool(result.collected("a")))
+    result.stop()
+    [*_, last] = sorted((tmp_path / "checkpoint").rglob("inbox/*/*/*/*.pickle"))
+    if damage == "missing":
+        last.unlink()
+    else:
+        last.write_bytes(last.read_bytes()[:-10] + b"0123456789")
+    with pytest.raises(dm.StateCorruption, match=r"is missing|is damaged"):
+        run(runner, lambda p: build(p, several_events(folder=str(tmp_path))))
