@@ -288,6 +288,31 @@ def lost(result: Any) -> int:
     return int(result.report().transforms["in"].counters.get("rows_lost", 0))
 
 
+def test_rows_that_compaction_has_removed_are_gaps_and_not_lost(kafka: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"segment_ms": 1_000, "min_cleanable_dirty_ratio": 0.01, "max_compaction_lag_ms": 1}
+    topic = new_topic(kafka, cleanup_policy="compact", **settings)
+
+    def of_few_keys(numbers: range) -> list[dict[str, Any]]:
+        return [{**row, "key": f"k{n % 3}"} for n, row in zip(numbers, rows(numbers, partitions=1), strict=True)]
+
+    send(kafka, topic, of_few_keys(range(10)))
+    result = start_stream(tmp_path, 4, kafka, topic)
+    await_numbers(result, 10)
+    result.stop()
+    send(kafka, topic, of_few_keys(range(10, 30)))
+    send(kafka, topic, [{"value": "99", "key": "last", "timestamp": NEW_YEAR + 99_000}])
+    deadline = time.monotonic() + 120
+    while len(left := [int(message.value() or b"") for message in messages_in(kafka, topic)]) > 6:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+    assert 10 not in left  # where the stream goes on
+    runner = dm.LocalRunner(checkpoint=tmp_path, max_rows_per_batch=4)
+    assert numbers(run(runner, lambda p: build(p, kafka, topic))) == [*range(10), *left]
+    result = run(dm.LocalRunner(), lambda p: build(p, kafka, topic, end="latest"))
+    assert numbers(result) == left
+    assert lost(result) == 0
+
+
 def test_lost_rows_are_skipped_and_counted_if_that_is_asked_for(kafka: str, topic: str, tmp_path: Path) -> None:
     result = start_stream(tmp_path, 1_000, kafka, topic, on_loss="skip")
     await_numbers(result, len(COMMITTED))

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.xdist_group("source of the package")  # it is parsed on
 OTHERS: Final = {
     "AssertionError": "a check of the user's fails, or a bug of this package",
     "AttributeError": "what Python expects of a name that is missing; `plan.names.spellings` adds the way out",
+    "BadValueError": "the reason of a bad row",
     "Broken": "within `testing`, which reports it as an AssertionError",
     "ConnectionError": "after which the engine calls a source again, until it raises a SourceError",
     "Incomparable": "an InvalidType that the checks of `testing` do not report as a broken rule",

@@ -97,6 +97,7 @@ class Broker:
                 "log.dirs": own / "data",
                 "auto.create.topics.enable": "false",
                 "group.initial.rebalance.delay.ms": 0,
+                "log.cleaner.backoff.ms": 200,
                 "log.cleaner.dedupe.buffer.size": 8_000_000,
                 "num.io.threads": 2,
                 "num.network.threads": 2,

@@ -83,7 +83,8 @@ class Registry:
             raise InvalidArgument(f"`schema_registry` must be an address of HTTP, got {parts.scheme!r}", hint=_EXAMPLE)
         if "@" in parts.netloc:
             raise InvalidArgument(
-                "`schema_registry` must not have a password in its address, where messages would show it",
+                f"`schema_registry` must not have a password in its address, where messages would show it, got one for "
+                f"{parts.hostname}",
                 hint=f"pass schema_registry={{'url': …, {_LOGIN!r}: 'name:password'}}",
             )
         login = options.get(_LOGIN)
