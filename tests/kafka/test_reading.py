@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from tests.support.kafka.broker import Broker
+
 pytestmark = [pytest.mark.connectors, pytest.mark.slow, pytest.mark.timeout(300)]
 
 NEW_YEAR = 1_357_002_000_000
@@ -375,6 +377,19 @@ def test_a_topic_that_was_made_again_is_an_error(kafka: str, topic: str, tmp_pat
 def test_a_topic_that_does_not_exist_is_an_error_before_anything_runs(kafka: str) -> None:
     with pytest.raises(dm.SourceError, match=r"cannot read the topic 'none' on .*UNKNOWN_TOPIC_OR_PART"):
         run(dm.LocalRunner(), lambda p: build(p, kafka, "none", end="latest"))
+
+
+def test_a_stream_goes_on_over_a_restart_of_the_broker(broker: Broker, tmp_path: Path) -> None:
+    topic = new_topic(broker.servers, partitions=2)
+    send(broker.servers, topic, rows(range(4)))
+    result = start_stream(tmp_path, 100, broker.servers, topic)
+    await_numbers(result, 4)
+    broker.kill()
+    broker.start()
+    send(broker.servers, topic, rows(range(4, 10)))
+    wait_for(result, lambda: len(numbers(result)) == 10)
+    result.stop()
+    assert numbers(result) == list(range(10))
 
 
 # How far a stream has come.
