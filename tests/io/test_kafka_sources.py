@@ -52,6 +52,8 @@ def source(**options: Any) -> KafkaSource:
         ({"pattern": ".*"}, "either `topics` or `pattern` says what is read"),
         ({"topics": None, "pattern": "["}, "`pattern` must be a regular expression, got '['"),
         ({"topics": None, "pattern": 5}, "`pattern` must be a regular expression as text, got 5"),
+        ({"group": ""}, "`group` must be the name of a consumer group, got ''"),
+        ({"group": 5}, "`group` must be the name of a consumer group, got 5"),
         ({"on_loss": "ignore"}, "`on_loss` must be 'error' or 'skip', got 'ignore'"),
         ({"value": "text"}, "`value` must be 'bytes', 'json', 'avro' or a function of the bytes, got 'text'"),
         ({"value": 5}, "`value` must be 'bytes', 'json', 'avro' or a function of the bytes, got 5"),
@@ -108,6 +110,12 @@ def test_fields_of_the_value_are_columns_beside_those_of_the_message() -> None:
     assert decoded.schema().names == ["delay", "value_timestamp", *of_message]
     assert decoded.project(["delay"]) is decoded  # any field may make a bad row
     assert source(value="json", schema=FIELDS, event_time="value_timestamp").event_time == "value_timestamp"
+
+
+def test_brokers_are_not_asked_about_a_source_that_has_read_nothing() -> None:
+    unread = source(group="delays")
+    unread.committed({})
+    assert unread.levels({}) == {}
 
 
 def test_no_option_of_the_client_is_shown() -> None:

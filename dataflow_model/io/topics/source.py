@@ -210,14 +210,14 @@ class KafkaSource(ColumnSource):
         """Note in the consumer group how far the run has read, if there is a group."""
         from dataflow_model.io.topics.groups import note_positions
 
-        if self.group is not None:
+        if self.group is not None and origins:
             note_positions(self, self.group, {place_of(name): origin.position for name, origin in origins.items()})
 
     def levels(self, origins: Mapping[str, OriginPosition]) -> Mapping[str, Mapping[str, int]]:
         """Return by partition how many offsets are unread, and how many an open transaction holds back."""
         from dataflow_model.io.topics.offsets import levels_of
 
-        return levels_of(self, {name: origin.position for name, origin in origins.items()})
+        return levels_of(self, {name: origin.position for name, origin in origins.items()}) if origins else {}
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read the committed rows with offsets `[start, stop)` of a partition."""
