@@ -86,10 +86,11 @@ class Retract(Generic[ElementT_co]):
     theirs, tables delete rows, and other sinks mark the retraction.
 
     The value must be equal to the one that was emitted, for the same key and window. Give it the same event time too,
-    as `TimestampedValue(Retract(value), event_time)`, if windows are assigned behind the function or functions there
-    ask for `timestamp`. Like any output, a retraction may be earlier than the element or timer that causes it only if
-    the watermark waits for it: see `DoFn.late_data_horizon` and `WatermarkHoldSpec`. Emit a retraction before the value
-    that replaces it; a grouping behind the function then takes both as one update, and a table keeps the new row.
+    as `TimestampedValue(Retract(value), event_time)`, if windows are assigned behind the function, or if a function
+    there asks for `timestamp` or is memoised. Like any output, a retraction may be earlier than the element or timer
+    that causes it only if the watermark waits for it: see `DoFn.late_data_horizon` and `WatermarkHoldSpec`. Emit a
+    retraction before the value that replaces it; a grouping behind the function then takes both as one update, and a
+    table keeps the new row.
 
     What a retraction of a value does that was never emitted is up to what is behind the function: a sum, for example,
     subtracts it.
