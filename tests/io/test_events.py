@@ -66,7 +66,7 @@ def run_job(folder: Path, point: str, micro_batch: int, mark: Path) -> subproces
 
 
 @pytest.mark.parametrize("points", [CrashPoint.POINTS[::3], pytest.param(CrashPoint.POINTS, marks=pytest.mark.slow)])
-def test_a_stream_that_is_killed_takes_each_event_once(tmp_path: Path, points: tuple[str, ...]) -> None:
+def test_a_killed_stream_reads_each_event_once(tmp_path: Path, points: tuple[str, ...]) -> None:
     for number, point in enumerate(points):
         killed = run_job(tmp_path, point, number, tmp_path / point)
         assert (tmp_path / point).exists(), killed.stderr
@@ -82,9 +82,7 @@ def test_a_stream_that_is_killed_takes_each_event_once(tmp_path: Path, points: t
         *(pytest.param(point, marks=pytest.mark.slow) for point in ("after_state", "after_writing", "after_progress")),
     ],
 )
-def test_a_stream_on_spark_that_is_killed_takes_each_event_once(
-    spark: SparkSession, tmp_path: Path, point: str
-) -> None:
+def test_a_killed_stream_on_spark_reads_each_event_once(spark: SparkSession, tmp_path: Path, point: str) -> None:
     runner = streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20)
     with CrashPoint(point, micro_batch=2) as crash:
         result: Any = start(runner, lambda p: build(p, events(folder=str(tmp_path))), until="drained")
@@ -94,7 +92,7 @@ def test_a_stream_on_spark_that_is_killed_takes_each_event_once(
     check_each_event_once(run(runner, lambda p: build(p, events(folder=str(tmp_path)))))
 
 
-def test_rows_that_were_kept_are_removed_once_they_are_read(tmp_path: Path) -> None:
+def test_rows_in_the_inbox_are_removed_once_they_are_read(tmp_path: Path) -> None:
     runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint")
     run(runner, lambda p: build(p, events(folder=str(tmp_path))))
     assert not list((tmp_path / "checkpoint" / "dataflow" / "inbox").rglob("*.pickle"))
@@ -216,7 +214,7 @@ def test_an_answer_without_a_cursor_is_an_error(tmp_path: Path, returned: Callab
     assert "Hint: " in str(raised.value)
 
 
-def test_a_bounded_source_that_stands_still_is_an_error() -> None:
+def test_a_bounded_source_that_returns_no_rows_and_the_same_cursor_is_an_error() -> None:
     def stuck(cursor: Any, limit: int) -> Any:
         return [], 5
 
@@ -248,7 +246,7 @@ def test_mistakes_are_found_when_the_source_is_made(make: Callable[[], Any], pro
         make()(nothing)()
 
 
-def test_a_function_is_asked_again_at_once_while_it_returns_full_pages_and_else_waits(tmp_path: Path) -> None:
+def test_a_function_is_called_without_a_pause_while_it_returns_full_pages(tmp_path: Path) -> None:
     asked: list[Any] = []
 
     def pages(cursor: Any, limit: int) -> Any:

@@ -180,7 +180,7 @@ def test_contradictory_options_of_a_kafka_sink_are_rejected_at_construction(
 
 
 @pytest.mark.parametrize("changed", [{"marks": "topic"}, {"delivery": "at_least_once"}, {"dead_letters": "bad"}])
-def test_a_stream_keeps_how_its_commits_are_told_apart(changed: dict[str, str]) -> None:
+def test_a_sink_with_other_marks_of_its_commits_is_another_destination(changed: dict[str, str]) -> None:
     assert sink().destination() != sink(**changed).destination()
     assert sink().destination() == sink(servers="other:9092").destination()
 
@@ -215,7 +215,7 @@ def test_an_option_that_the_client_does_not_have_is_rejected_with_its_name() -> 
 
 
 @pytest.mark.parametrize("name", ["OFFSET_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "NOT_COORDINATOR", "_NOENT"])
-def test_what_brokers_answer_while_another_one_takes_over_passes(name: str) -> None:
+def test_errors_of_brokers_while_another_one_takes_over_are_transient(name: str) -> None:
     [error] = [KafkaError(code) for code in range(-200, 100) if KafkaError(code).name() == name]
     assert may_pass(error)
     assert not is_final(error)

@@ -87,7 +87,7 @@ def test_contradictory_options_of_a_kafka_source_are_rejected_at_construction(
     assert "s3cret" not in str(raised.value)
 
 
-def test_a_kafka_source_is_bounded_if_it_has_an_end_and_is_followed_otherwise() -> None:
+def test_a_kafka_source_is_bounded_if_it_has_an_end_and_unbounded_otherwise() -> None:
     assert source(end="latest").is_bounded
     assert source(end="2013-01-01T00:00:00Z").is_bounded
     assert not source().is_bounded

@@ -37,7 +37,7 @@ def test_fields_are_read_by_name_and_others_are_ignored() -> None:
     ]
 
 
-def test_a_tombstone_is_a_row_of_nulls_wherever_it_is() -> None:
+def test_a_tombstone_is_a_row_of_nulls_at_any_position() -> None:
     nulls = {"carrier": None, "delay": None}
     good = {"carrier": "UA", "delay": 4}
     value = b'{"carrier": "UA", "delay": 4}'
@@ -70,7 +70,7 @@ def test_an_object_may_extend_over_several_lines() -> None:
         (b"\x00\x00\x00\x00\x07avro", "it is not JSON"),
     ],
 )
-def test_what_is_not_one_object_with_fields_of_these_types_is_a_bad_row_and_no_other(value: bytes, reason: str) -> None:
+def test_only_values_that_are_not_one_object_with_fields_of_the_types_are_bad_rows(value: bytes, reason: str) -> None:
     good = b'{"delay": 4}'
     for values in ([value], [good, value, good], [None, value, good], [b"{\n}", value, good]):
         found = rows(list(values))
@@ -93,7 +93,7 @@ def test_each_value_is_read_as_it_would_be_alone(drawn: list[Any]) -> None:
     assert rows(values) == [row for value in values for row in rows([value])]
 
 
-def test_a_function_returns_the_fields() -> None:
+def test_a_function_of_the_user_can_read_the_fields() -> None:
     def parse(value: bytes) -> dict[str, Any]:
         carrier, delay = value.decode().split(",")
         return {"carrier": carrier, "delay": int(delay), "more": 1}
@@ -104,7 +104,7 @@ def test_a_function_returns_the_fields() -> None:
     assert str(found[3]).startswith("the function raised ValueError: invalid literal for int()")
 
 
-def test_what_a_function_returns_must_be_a_dict_that_fits_the_columns() -> None:
+def test_a_function_that_does_not_return_a_dict_that_fits_the_columns_gives_a_bad_row() -> None:
     results = {b"a": 5, b"b": {"delay": 0.5}, b"c": {"delay": 7}, b"d": None}
     assert rows([*results], FunctionValues(lambda value: results[value])) == [  # type: ignore[arg-type,return-value]
         "the function must return a dict of the fields, got 5",

@@ -61,7 +61,7 @@ def test_a_report_of_a_running_stream_has_the_levels_of_its_sources(
 
 
 @pytest.mark.parametrize("runner", [dm.LocalRunner(), dm.LocalRunner(workers=2)])
-def test_rows_that_a_range_lacks_are_counted_as_lost(runner: Any, tmp_path: Path) -> None:
+def test_rows_missing_from_a_range_are_counted_as_lost(runner: Any, tmp_path: Path) -> None:
     append(tmp_path / "log", "a", [7, 9], 12)
     with dm.Pipeline(runner=runner) as p:
         build(p, tmp_path / "log", is_bounded=True)

@@ -88,7 +88,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize(("mistake", "problem"), MISTAKES)
-def test_a_mistake_is_an_error_with_the_label(
+def test_a_source_that_breaks_its_protocol_is_an_error_with_the_label(
     tmp_path: Path, runner: Callable[[Path], dm.LocalRunner], mistake: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(dm.DataflowError, match=problem) as raised:
@@ -97,7 +97,7 @@ def test_a_mistake_is_an_error_with_the_label(
 
 
 @pytest.mark.parametrize(("mistake", "problem"), MISTAKES[2:3] + MISTAKES[5:])
-def test_a_mistake_is_an_error_with_the_label_on_spark(
+def test_a_source_that_breaks_its_protocol_is_an_error_with_the_label_on_spark(
     spark: SparkSession, mistake: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(dm.DataflowError, match=problem):

@@ -86,7 +86,7 @@ def test_a_notifier_lets_a_source_be_polled_before_its_interval_has_passed(tmp_p
     assert len(source.calls("origins")) == 2
 
 
-def test_a_run_that_ends_with_what_exists_now_polls_once_more_at_once(tmp_path: Path) -> None:
+def test_a_drain_until_now_polls_once_more_without_waiting_for_the_interval(tmp_path: Path) -> None:
     source, clock = Counting(folder=tmp_path), Clock()
     source.have(3)
     feed, offset = planned(source, clock)
@@ -98,7 +98,7 @@ def test_a_run_that_ends_with_what_exists_now_polls_once_more_at_once(tmp_path: 
     assert feed.next(offset, drain=False, until_drained=True).last
 
 
-def test_a_poll_that_fails_is_made_again_later_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_failed_poll_is_repeated_later_while_the_run_continues(tmp_path: Path) -> None:
     source, clock = Counting(folder=tmp_path, outages={"origins": 2}), Clock()
     source.have(3)
     feed, offset = planned(source, clock)
@@ -113,7 +113,7 @@ def test_a_poll_that_fails_is_made_again_later_while_the_run_goes_on(tmp_path: P
     assert feed.next(offset, drain=False, until_drained=True).last
 
 
-def test_a_poll_that_fails_for_too_long_is_an_error_that_says_what_was_waited_for(tmp_path: Path) -> None:
+def test_a_poll_that_fails_for_too_long_is_an_error_that_names_the_last_failure(tmp_path: Path) -> None:
     source, clock = Counting(folder=tmp_path, outages={"origins": 1_000}, retry_for="5 seconds"), Clock()
     feed, offset = planned(source, clock)
     offset = feed.next(offset, drain=False)
@@ -136,9 +136,7 @@ def test_pauses_between_attempts_grow_and_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("runner", [dm.LocalRunner(), dm.LocalRunner(workers=2)])
-def test_a_bounded_run_makes_failed_requests_again(
-    tmp_path: Path, runner: dm.LocalRunner, no_pauses: list[float]
-) -> None:
+def test_a_bounded_run_repeats_failed_requests(tmp_path: Path, runner: dm.LocalRunner, no_pauses: list[float]) -> None:
     source = Counting(folder=tmp_path, outages={"origins": 2, "read": 2}, is_bounded=True)
     source.have(5)
     result = run(runner, lambda p: build(p, source), until=None)
@@ -146,7 +144,7 @@ def test_a_bounded_run_makes_failed_requests_again(
     assert result.metrics()["numbers"]["retries"] == 4
 
 
-def test_a_read_that_fails_goes_on_behind_the_last_row_and_is_counted(
+def test_a_failed_read_is_resumed_after_the_last_row_and_counted(
     tmp_path: Path, no_pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     source = Counting(folder=tmp_path, outages={"read": 2})
@@ -184,7 +182,7 @@ def told(source: Counting) -> list[Any]:
     return [json.loads(line)["numbers"] for line in source.calls("committed") if "numbers" in json.loads(line)]
 
 
-def test_a_source_learns_of_each_commit_and_again_after_a_restart(tmp_path: Path) -> None:
+def test_a_source_is_told_of_each_commit_and_of_the_last_one_after_a_restart(tmp_path: Path) -> None:
     source = Counting(folder=tmp_path, poll_interval=None)
     source.have(5)
     runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=2)
@@ -200,7 +198,7 @@ def test_a_source_learns_of_each_commit_and_again_after_a_restart(tmp_path: Path
     assert told(source)[before] == [5, 5]
 
 
-def test_a_source_learns_of_each_commit_of_a_stream_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_is_told_of_each_commit_of_a_stream_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     source = Counting(folder=tmp_path, poll_interval=None)
     source.have(5)
     run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=2), lambda p: build(p, source))
@@ -210,7 +208,7 @@ def test_a_source_learns_of_each_commit_of_a_stream_on_spark(spark: SparkSession
 
 
 @pytest.mark.slow
-def test_an_idle_source_is_polled_as_often_as_it_wants_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_idle_source_is_polled_at_its_interval_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     source = Counting(folder=tmp_path)
     source.have(5)
     runner = streaming(spark, tmp_path / "checkpoint", trigger_interval="10 ms")

@@ -23,7 +23,7 @@ def test_rows_of_an_aborted_transaction_are_hidden_from_readers_of_committed_row
     assert len(messages_in(kafka, topic, isolation="read_uncommitted")) == 3
 
 
-def test_a_broker_that_is_killed_and_started_again_has_its_rows(broker: Broker) -> None:
+def test_a_broker_that_is_killed_and_restarted_still_has_its_rows(broker: Broker) -> None:
     topic = new_topic(broker.servers)
     send(broker.servers, topic, [{"value": b"1"}], commits=True)
     broker.kill()

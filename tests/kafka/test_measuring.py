@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.mark.connectors
 @pytest.mark.slow
 @pytest.mark.usefixtures("kafka_jars", "java_home")
-def test_it_measures_reading_and_latency(tmp_path: Path) -> None:
+def test_the_benchmark_of_kafka_measures_reading_and_latency(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     arguments = ["--messages", "5000", "--repeats", "1", "--rate", "200", "--seconds", "2", "--output", str(results)]
     assert kafka.main(arguments) == 0

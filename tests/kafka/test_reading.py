@@ -98,7 +98,7 @@ def test_spark_reads_each_committed_row_once(
 
 @pytest.mark.sample
 @pytest.mark.parametrize("rows_per_batch", [3, 1_000])
-def test_a_stream_goes_on_where_it_was_stopped_and_reads_partitions_that_are_added(
+def test_a_restarted_stream_continues_at_its_offsets_and_reads_partitions_that_were_added(
     kafka: str, topic: str, tmp_path: Path, rows_per_batch: int
 ) -> None:
     result = start_stream(tmp_path, rows_per_batch, kafka, topic)
@@ -122,7 +122,7 @@ def test_two_topics_are_read_together(kafka: str) -> None:
     assert numbers(run(dm.LocalRunner(), lambda p: build(p, kafka, topics, end="latest"))) == [0, 1]
 
 
-def test_the_parts_of_a_message_are_columns(kafka: str) -> None:
+def test_rows_have_the_key_value_headers_and_offset_of_their_message(kafka: str) -> None:
     topic = new_topic(kafka)
     headers = [("a", b"1"), ("a", b"2"), ("b", None)]
     send(kafka, topic, [{"value": None, "key": b"k", "timestamp": NEW_YEAR, "headers": headers}])
@@ -140,7 +140,7 @@ def test_the_parts_of_a_message_are_columns(kafka: str) -> None:
 # From where, to where.
 
 
-def test_instants_select_rows_by_their_timestamps_wherever_they_are(kafka: str, topic: str) -> None:
+def test_instants_select_rows_by_their_timestamps_and_not_by_their_offsets(kafka: str, topic: str) -> None:
     send(kafka, topic, rows(range(4, 6)))  # later rows with earlier timestamps
     begin, end = (dm.EventTime((NEW_YEAR + second * 1_000) * 1_000) for second in (5, 22))
     result = run(dm.LocalRunner(), lambda p: build(p, kafka, topic, start=begin, end=end))
@@ -177,7 +177,7 @@ def test_offsets_that_do_not_exist_are_errors_before_anything_is_read(
     assert problem.format(topic=topic) in str(raised.value)
 
 
-def test_a_stream_begins_at_offsets_once_and_goes_on_from_its_checkpoint(
+def test_a_stream_uses_its_start_offsets_once_and_then_those_of_its_checkpoint(
     kafka: str, topic: str, tmp_path: Path
 ) -> None:
     start = {(topic, 0): 15, (topic, 1): 15}
@@ -315,7 +315,7 @@ def test_rows_that_compaction_has_removed_are_gaps_and_not_lost(kafka: str, tmp_
     assert lost(result) == 0
 
 
-def test_lost_rows_are_skipped_and_counted_if_that_is_asked_for(kafka: str, topic: str, tmp_path: Path) -> None:
+def test_lost_rows_are_skipped_and_counted_if_the_source_says_so(kafka: str, topic: str, tmp_path: Path) -> None:
     result = start_stream(tmp_path, 1_000, kafka, topic, on_loss="skip")
     await_numbers(result, len(COMMITTED))
     result.stop()
@@ -330,7 +330,7 @@ def test_lost_rows_are_skipped_and_counted_if_that_is_asked_for(kafka: str, topi
 
 
 @pytest.mark.parametrize("partition_is_gone", [False, True])
-def test_a_bounded_run_counts_what_is_deleted_in_front_of_its_start(
+def test_a_bounded_run_counts_the_rows_after_its_start_that_were_deleted(
     kafka: str, topic: str, *, partition_is_gone: bool
 ) -> None:
     truncate(kafka, topic, 0, 18 if partition_is_gone else 4)
@@ -364,7 +364,7 @@ def test_rows_that_were_deleted_before_they_were_read_are_an_error_with_their_nu
         run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, topic))
 
 
-def test_a_topic_that_was_made_again_is_an_error(kafka: str, topic: str, tmp_path: Path) -> None:
+def test_a_topic_that_was_deleted_and_created_anew_is_an_error(kafka: str, topic: str, tmp_path: Path) -> None:
     result = start_stream(tmp_path, 1_000, kafka, topic)
     await_numbers(result, len(COMMITTED))
     result.stop()

@@ -35,7 +35,7 @@ def small_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield servers
 
 
-def test_the_broker_does_what_these_tests_rely_on(small_broker: str) -> None:
+def test_the_broker_in_one_process_supports_transactions_headers_and_timestamps(small_broker: str) -> None:
     topic = new_topic(small_broker, partitions=2)
     send(
         small_broker,
@@ -75,7 +75,7 @@ def has_numbers(servers: str, topic: str, numbers: list[int]) -> bool:
     return numbers_in(servers, topic) == numbers
 
 
-def test_what_a_bounded_run_has_written_is_what_another_reads(small_broker: str) -> None:
+def test_a_bounded_run_reads_the_rows_that_another_has_written(small_broker: str) -> None:
     first, second = (new_topic(small_broker, partitions=2) for _ in range(2))
     send(small_broker, first, [{"value": str(n), "partition": n % 2} for n in range(20)], commits=True)
     send(small_broker, first, [{"value": b"99"}], commits=False)
@@ -89,7 +89,7 @@ def test_what_a_bounded_run_has_written_is_what_another_reads(small_broker: str)
     assert [record.value for record in run(dm.LocalRunner(), build).collected("out")] == [1_900]
 
 
-def test_a_stream_that_is_started_again_writes_only_what_is_new(small_broker: str, tmp_path: Path) -> None:
+def test_a_restarted_stream_writes_only_new_rows(small_broker: str, tmp_path: Path) -> None:
     first, second = (new_topic(small_broker) for _ in range(2))
     p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=tmp_path, max_rows_per_batch=2))
     copies(p, small_broker, first, second)
@@ -101,7 +101,7 @@ def test_a_stream_that_is_started_again_writes_only_what_is_new(small_broker: st
         result.stop()
 
 
-def test_a_start_that_was_superseded_writes_nothing_more(small_broker: str) -> None:
+def test_a_start_that_was_superseded_writes_nothing(small_broker: str) -> None:
     sink = KafkaSink(topic=new_topic(small_broker), servers=small_broker, schema=PAIRS)
     older = start(sink, 1)
     commit(older, 0, record(1, ("a", 1)))

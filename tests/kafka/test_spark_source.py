@@ -30,7 +30,7 @@ def connector() -> Path:
 
 
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
-def test_spark_s_own_connector_gives_the_same_panes(
+def test_the_connector_of_spark_gives_the_same_panes_as_read_kafka(
     java_home: str, kafka: str, connector: Path, tmp_path: Path, mode: str
 ) -> None:
     topic = new_topic(kafka, partitions=2)

@@ -92,19 +92,23 @@ def test_a_bounded_run_reads_fields_and_sends_what_does_not_fit_to_the_dead_lett
     check(run(runner, lambda p: build(p, kafka, topic, end="latest")), topic)
 
 
-def test_a_stream_does_so_too(kafka: str, topic: str, tmp_path: Path) -> None:
+def test_a_stream_reads_fields_and_sends_what_does_not_fit_to_the_dead_letters(
+    kafka: str, topic: str, tmp_path: Path
+) -> None:
     runner = dm.LocalRunner(checkpoint=tmp_path, max_rows_per_batch=3)
     check(run(runner, lambda p: build(p, kafka, topic)), topic)
 
 
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
-def test_spark_does_so_too(kafka: str, topic: str, spark: SparkSession, tmp_path: Path, mode: Any) -> None:
+def test_spark_reads_fields_and_sends_what_does_not_fit_to_the_dead_letters(
+    kafka: str, topic: str, spark: SparkSession, tmp_path: Path, mode: Any
+) -> None:
     options: dict[str, Any] = {} if mode == "batch" else {"checkpoint": tmp_path, "max_rows_per_batch": 16}
     end = "latest" if mode == "batch" else None
     check(run(dm.SparkRunner(spark, mode=mode, **options), lambda p: build(p, kafka, topic, end=end)), topic)
 
 
-def test_without_an_output_for_dead_letters_a_bad_value_ends_the_run_with_its_place(kafka: str, topic: str) -> None:
+def test_without_an_output_for_dead_letters_a_bad_value_ends_the_run_with_its_offset(kafka: str, topic: str) -> None:
     def build_rows(p: dm.Pipeline) -> None:
         read = dm.io.ReadKafka(topic, bootstrap_servers=kafka, end="latest", value="json", schema=COLUMNS)
         _ = p | "in" >> read | dm.io.Collect()

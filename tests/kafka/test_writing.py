@@ -78,7 +78,7 @@ def test_a_bounded_run_writes_its_result(kafka: str, workers: int | None) -> Non
     assert set(headers) == {"dataflow_model.commit", "dataflow_model.ordinal"}
 
 
-def test_a_stream_that_is_over_writes_nothing_when_it_is_started_again(kafka: str, tmp_path: Path) -> None:
+def test_a_completed_stream_writes_nothing_when_it_is_restarted(kafka: str, tmp_path: Path) -> None:
     topic = new_topic(kafka, partitions=3)
     for _ in range(2):
         run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, topic))
@@ -194,7 +194,7 @@ def test_a_commit_without_rows_writes_nothing(sink: KafkaSink) -> None:
     assert sink.commits_of("run").published == ["run-000000000001-00000000"]
 
 
-def test_an_older_start_that_goes_on_is_told_that_it_was_superseded(sink: KafkaSink) -> None:
+def test_a_start_that_commits_after_a_newer_one_has_begun_fails_as_superseded(sink: KafkaSink) -> None:
     older = start(sink, 1)
     commit(older, 0, record(1, ("a", 1)))
     held = dict(kafka_transactions._open)
@@ -208,7 +208,9 @@ def test_an_older_start_that_goes_on_is_told_that_it_was_superseded(sink: KafkaS
     assert keys(sink.servers, sink.topic) == ["a", "b"]
 
 
-def test_an_older_start_that_claims_again_is_told_so_and_the_newer_one_goes_on(sink: KafkaSink) -> None:
+def test_a_start_that_claims_after_a_newer_one_fails_as_superseded_and_the_newer_one_can_commit(
+    sink: KafkaSink,
+) -> None:
     start(sink, 1)
     kafka_transactions._open.clear()
     newer = start(sink, 2)
@@ -329,7 +331,7 @@ def test_the_last_mark_is_found_among_those_of_other_runs(kafka: str) -> None:
     assert keys(kafka, topic) == ["a"]
 
 
-def test_a_broker_that_is_killed_and_started_again_is_waited_for(
+def test_a_commit_waits_for_a_broker_that_is_killed_and_restarted(
     java_home: str, kafka_jars: Path, tmp_path: Path
 ) -> None:
     with running_broker(tmp_path, java_home, kafka_jars) as broker:
@@ -370,7 +372,7 @@ def test_a_commit_that_is_repeated_at_least_once_has_the_same_headers(kafka: str
     assert repeated == [first, second]
 
 
-def test_what_cannot_be_written_at_least_once_is_an_error(kafka: str) -> None:
+def test_a_message_that_is_too_large_for_at_least_once_is_an_error_and_later_ones_are_written(kafka: str) -> None:
     topic = new_topic(kafka, max_message_bytes=2_000)
     sink = KafkaSink(topic=topic, servers=kafka, value="bytes", delivery="at_least_once")
     large = "".join(random.choices("0123456789", k=9_000))
@@ -423,13 +425,13 @@ def test_a_topic_for_dead_letters_that_does_not_exist_is_an_error_before_anythin
         sink.check()
 
 
-def test_a_value_without_a_key_that_a_compacted_topic_refuses_is_an_error_with_the_way_out(kafka: str) -> None:
+def test_a_value_without_a_key_that_a_compacted_topic_refuses_is_an_error_that_says_what_to_change(kafka: str) -> None:
     sink = KafkaSink(topic=new_topic(kafka, cleanup_policy="compact"), servers=kafka, value="bytes")
     with pytest.raises(dm.SinkError, match="give each value a key, which compacted topics need"):
         commit(start(sink, 1), 0, record(1, "no key"))
 
 
-def test_a_timestamp_that_the_topic_refuses_is_an_error_with_the_way_out(kafka: str) -> None:
+def test_a_timestamp_that_the_topic_refuses_is_an_error_that_says_what_to_change(kafka: str) -> None:
     sink = KafkaSink(topic=new_topic(kafka, message_timestamp_before_max_ms=60_000), servers=kafka, value="bytes")
     old = attrs.evolve(record(1, "old"), event_time=dm.EventTime(1_357_034_400_000_000))
     with pytest.raises(dm.SinkError, match=r"INVALID_TIMESTAMP(.|\n)*message.timestamp.before.max.ms"):

@@ -37,7 +37,7 @@ def outputs(result: Any, label: str) -> list[Any]:
 
 
 @given(strategies.test_streams(keys=("a", "b")), functions(), UNMERGED, BEHIND)
-def test_groupings_behind_a_function_end_at_the_batch_answer_of_what_it_left_standing(
+def test_groupings_after_a_retracting_function_end_at_the_batch_answer_of_its_unretracted_outputs(
     script: TestStream, function: TakingBack, strategy: WindowingStrategy, behind: Behind
 ) -> None:
     note(str(script.steps))
@@ -49,7 +49,7 @@ def test_groupings_behind_a_function_end_at_the_batch_answer_of_what_it_left_sta
 
 
 @given(strategies.test_streams(keys=("a", "b")), functions(), UNMERGED, BEHIND)
-def test_groupings_behind_a_function_end_there_also_where_all_elements_are_there_from_the_start(
+def test_groupings_after_a_retracting_function_end_at_the_batch_answer_in_bounded_runs(
     script: TestStream, function: TakingBack, strategy: WindowingStrategy, behind: Behind
 ) -> None:
     elements = [dm.TimestampedValue((key, value), at) for key, value, at in elements_of(script)]
@@ -87,7 +87,7 @@ def test_shards_cuts_and_restarts_change_no_value_and_no_retraction(
 
 @share_of_examples(0.4)
 @given(strategies.test_streams(keys=("a", "b")), functions(is_pure=False), UNMERGED, BEHIND)
-def test_a_function_whose_values_differ_from_call_to_call_takes_back_those_that_it_emitted_after_restarts(
+def test_a_function_with_random_values_retracts_exactly_the_emitted_ones_after_restarts(
     script: TestStream, function: TakingBack, strategy: WindowingStrategy, behind: Behind
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -98,7 +98,7 @@ def test_a_function_whose_values_differ_from_call_to_call_takes_back_those_that_
 
 
 @given(strategies.test_streams(keys=("a", "b")), functions(), st.sampled_from(["1 second", "5 seconds", "1 hour"]))
-def test_groupings_behind_a_function_end_at_the_batch_answer_in_rounds(
+def test_groupings_after_a_retracting_function_end_at_the_batch_answer_in_rounds(
     script: TestStream, function: TakingBack, interval: str
 ) -> None:
     strategy = dm.Window.into(dm.FixedWindows(10)).accumulating_and_retracting().strategy

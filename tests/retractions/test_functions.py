@@ -82,7 +82,7 @@ def result_of(build: Any) -> Any:
 RATINGS = TestStream().add(3, 5, key="a").add(4, 6, key="b").add(7, 7, key="a").watermark(8).add(1, 9, key="a")
 
 
-def test_a_retraction_is_a_record_like_the_one_it_takes_back() -> None:
+def test_a_collected_retraction_is_a_record_of_the_retracted_value() -> None:
     records = result_of(lambda p: p | RATINGS | dm.ParDo(Newest()) | "raw" >> dm.io.Collect()).collected("raw")
     assert signed(records) == ["+('a', 3)", "+('b', 4)", "-('a', 3)", "+('a', 7)", "-('a', 7)", "+('a', 1)"]
 
@@ -141,7 +141,7 @@ def test_what_is_emitted_when_a_window_expires_can_be_a_retraction() -> None:
     assert not any(record.value[1] for record in result.collected("sums"))
 
 
-def test_a_memoised_function_behind_takes_back_the_outputs_that_it_returned() -> None:
+def test_a_memoised_function_after_a_retracting_one_takes_back_the_outputs_that_it_returned() -> None:
     drawn = iter(range(100))
 
     def build(p: dm.Pipeline) -> None:
@@ -170,7 +170,7 @@ def test_an_element_that_fails_takes_nothing_back() -> None:
     assert [record.value for record in result.collected("failed")] == [("a", 7)]
 
 
-def test_a_function_behind_that_asks_for_it_sees_the_retractions() -> None:
+def test_a_function_that_asks_for_retractions_sees_those_of_the_function_before_it() -> None:
     class Net(dm.DoFn):
         total = dm.ValueStateSpec[int](default=0)
 
@@ -186,7 +186,7 @@ def test_a_function_behind_that_asks_for_it_sees_the_retractions() -> None:
     assert values == [("a", 3), ("b", 4), ("a", 0), ("a", 7), ("a", 0), ("a", 1)]
 
 
-def test_a_changing_side_input_follows_what_is_taken_back() -> None:
+def test_a_changing_side_input_loses_retracted_values() -> None:
     def build(p: dm.Pipeline) -> None:
         newest = p | "ratings" >> RATINGS | dm.ParDo(Newest())
         asked = p | "asked" >> TestStream().add("now", 9, key="q")
@@ -258,7 +258,7 @@ def test_a_sink_that_cannot_show_retractions_is_rejected(tmp_path: Path, sink: A
     assert way_out in str(error.value)
 
 
-def test_a_table_without_the_windows_is_rejected_behind_a_function_in_windows(tmp_path: Path) -> None:
+def test_an_upserted_table_without_windows_is_rejected_after_a_retracting_function_in_windows(tmp_path: Path) -> None:
     p = dm.Pipeline()
     table = dm.io.WriteTable(f"sqlite:///{tmp_path}/a.db", table="a", keys="key")
     newest = p | RATINGS | dm.Window.into(dm.FixedWindows(5)) | "newest" >> dm.ParDo(Newest())
@@ -283,27 +283,27 @@ def newest_of(p: dm.Pipeline) -> Any:
     return p | RATINGS | late | "newest" >> dm.ParDo(Newest())
 
 
-def test_a_grouping_behind_with_less_allowed_lateness_is_rejected() -> None:
+def test_a_grouping_with_less_allowed_lateness_than_the_retracting_function_before_it_is_rejected() -> None:
     less = "less" >> dm.Window.into(dm.FixedWindows("1 minute")).allowed_lateness("1 minute")
     message = plan_error(lambda p: newest_of(p) | less | "sums" >> dm.Sum.per_key())
     assert "'sums' allows 1 minute of lateness, but 'newest' before it emits retractions for 1 hour" in message
 
 
-def test_a_grouping_behind_that_merges_windows_is_rejected() -> None:
+def test_a_grouping_that_merges_windows_is_rejected_after_a_retracting_function() -> None:
     sessions = "sessions" >> dm.Window.into(dm.Sessions(5)).allowed_lateness("1 hour")
     assert "'newest' emits retractions" in plan_error(lambda p: newest_of(p) | sessions | dm.Sum.per_key())
 
 
-def test_a_discarding_grouping_behind_that_cannot_subtract_is_rejected() -> None:
+def test_a_discarding_grouping_that_cannot_subtract_is_rejected_after_a_retracting_function() -> None:
     assert "cannot subtract" in plan_error(lambda p: newest_of(p) | dm.Max.per_key())
 
 
-def test_deduplicate_behind_is_rejected() -> None:
+def test_deduplicate_is_rejected_after_a_retracting_function() -> None:
     message = plan_error(lambda p: newest_of(p) | dm.Deduplicate(lambda pair: pair, horizon="1 hour"))
     assert "'newest' emits retractions, which it would drop as duplicates" in message
 
 
-def test_a_stateful_function_behind_that_does_not_ask_for_retractions_is_rejected() -> None:
+def test_a_stateful_function_that_does_not_ask_for_retractions_is_rejected_after_a_retracting_one() -> None:
     message = plan_error(lambda p: newest_of(p) | "again" >> dm.ParDo(Undeclared()))
     assert "'again' is stateful, and 'newest' before it emits retractions" in message
 
@@ -316,7 +316,7 @@ def test_the_dead_letters_of_a_function_that_takes_back_are_never_taken_back() -
     assert failed.ref not in retracted
 
 
-def test_a_class_that_takes_back_without_declaring_it_fails_with_the_way_out() -> None:
+def test_a_class_that_retracts_without_declaring_it_fails_with_an_error_that_names_the_declaration() -> None:
     with pytest.raises(dm.UserCodeError, match="does not declare that it retracts") as error:
         result_of(lambda p: p | RATINGS | dm.ParDo(Undeclared()) | dm.io.Collect())
     assert "write retracts = True in the class Undeclared" in str(error.value)
@@ -349,7 +349,7 @@ def test_a_class_without_state_that_declares_it_is_rejected_when_built() -> None
 
 
 @pytest.mark.parametrize("wrapped", [dm.Retract(1), dm.TaggedOutput("a", 1), dm.TimestampedValue(1, 5)])
-def test_a_retraction_goes_inside_of_the_other_wrappers(wrapped: Any) -> None:
+def test_retract_must_be_inside_of_the_other_wrappers(wrapped: Any) -> None:
     with pytest.raises(dm.InvalidType, match="the value of a Retract cannot be the"):
         dm.Retract(wrapped)
 
@@ -365,7 +365,7 @@ def test_a_retraction_further_back_than_declared_fails() -> None:
     assert "late_data_horizon" in str(error.value)
 
 
-def test_a_checkpoint_does_not_go_on_once_a_class_takes_back() -> None:
+def test_a_class_that_declares_retractions_has_another_fingerprint() -> None:
     def line(fn: dm.DoFn) -> str:
         p = dm.Pipeline()
         _ = p | RATINGS | "newest" >> dm.ParDo(fn)

@@ -64,9 +64,7 @@ def _begin_asking(code: str, port: int) -> Awaitable[str]:
 
 
 @pytest.mark.parametrize("function", [ask, ask_async, _begin_asking])
-def test_answers_come_in_the_order_of_the_elements_and_several_calls_are_under_way(
-    service: Service, function: Any
-) -> None:
+def test_answers_are_in_the_order_of_the_elements_though_calls_overlap(service: Service, function: Any) -> None:
     service.delay = 0.02
     names, counts = answers(CODES, dm.MapAsync(function, service.port, concurrency=8))
     assert names == NAMES
@@ -75,7 +73,7 @@ def test_answers_come_in_the_order_of_the_elements_and_several_calls_are_under_w
 
 
 @pytest.mark.parametrize("function", [ask, ask_async])
-def test_a_call_that_fails_is_made_again_and_each_attempt_is_counted(service: Service, function: Any) -> None:
+def test_a_failed_call_is_repeated_and_each_attempt_is_counted(service: Service, function: Any) -> None:
     service.failures = {"c3": 2, "c7": 1}
     names, counts = answers(CODES, dm.MapAsync(function, service.port))
     assert names == NAMES
@@ -90,7 +88,9 @@ def test_an_element_that_fails_in_each_attempt_is_a_dead_letter_with_the_last_re
     assert service.asked["c1"] == 2
 
 
-def test_without_dead_letters_such_an_element_stops_the_run_with_its_label(service: Service) -> None:
+def test_without_dead_letters_an_element_that_fails_in_each_attempt_ends_the_run_with_the_label(
+    service: Service,
+) -> None:
     service.failures = {"c1": 9}
     with pytest.raises(dm.UserCodeError, match=r"503 Service Unavailable[^$]*transform: 'ask'\n  element: 'c1'"):
         answers(CODES, dm.MapAsync(ask_async, service.port, retries=0))
@@ -108,7 +108,7 @@ def test_a_call_without_an_answer_ends_at_its_time_limit_and_does_not_hold_up_th
     assert service.asked["c1"] == 2
 
 
-def test_errors_that_are_not_named_are_not_tried_again() -> None:
+def test_calls_are_not_repeated_after_errors_that_retries_do_not_name() -> None:
     calls = []
 
     def fails(element: int) -> int:
@@ -120,7 +120,7 @@ def test_errors_that_are_not_named_are_not_tried_again() -> None:
     assert bad == [(1, "KeyError: 1")]
 
 
-def test_a_function_that_would_end_the_program_is_an_error_of_its_element() -> None:
+def test_a_function_that_raises_system_exit_is_an_error_of_its_element() -> None:
     async def ends(element: int) -> int:
         raise SystemExit(3)
 
@@ -139,7 +139,7 @@ def test_no_more_calls_begin_in_a_second_than_the_rate_allows() -> None:
     assert starts[-1] - starts[0] >= 10 / 50
 
 
-def test_calls_end_with_the_run_also_if_it_fails() -> None:
+def test_the_thread_of_the_calls_ends_when_the_run_fails() -> None:
     async def waits(element: int) -> int:
         if element == 0:
             raise ValueError(element)
@@ -166,7 +166,7 @@ def test_elements_that_are_equal_but_of_other_types_do_not_share_an_answer() -> 
 
 
 @pytest.mark.parametrize(("cache", "calls"), [("1 hour", 1), (dm.Duration(micros=1), 2)])
-def test_an_answer_that_has_expired_is_asked_for_again(service: Service, cache: Any, calls: int) -> None:
+def test_a_cached_answer_that_has_expired_is_requested_again(service: Service, cache: Any, calls: int) -> None:
     def build(p: dm.Pipeline) -> None:
         script = TestStream().add("a", 1).processing_time(10).add("a", 2)
         _ = p | script | dm.MapAsync(ask_async, service.port, cache=cache) | "out" >> dm.io.Collect()
@@ -175,7 +175,7 @@ def test_an_answer_that_has_expired_is_asked_for_again(service: Service, cache: 
     assert service.asked == {"a": calls}
 
 
-def test_a_failure_is_not_kept() -> None:
+def test_failures_are_not_cached() -> None:
     calls: list[int] = []
 
     async def fails_once(element: int) -> int:
@@ -226,7 +226,7 @@ def test_the_type_of_the_outputs_is_the_one_that_the_function_returns() -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_what_functions_count_themselves_is_counted_exactly(is_async: bool) -> None:
+def test_counters_of_the_function_itself_are_exact(is_async: bool) -> None:
     seen = dm.metrics.counter("seen")
 
     def count(element: int) -> int:
