@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, shown
 from dataflow_model.io.arguments import with_label_hints
 from dataflow_model.io.read import ReadRows, checked_watermark
+from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
 from dataflow_model.plan.functions.typevars import ResultT
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
@@ -228,6 +229,18 @@ class ThenSource(ColumnSource):
                 {name.removeprefix(prefix): origin for name, origin in origins.items() if name.startswith(prefix)}
             )
 
+    def rows_lost(self, origin: str) -> int:
+        """Return how many rows the range that was read last of an origin lacked."""
+        source, name = self._of(origin)
+        return source.rows_lost(name)
+
+    def levels(self, origins: Mapping[str, OriginPosition]) -> Mapping[str, Mapping[str, int]]:
+        """Return the numbers that the second source has for a report."""
+        prefix = self._prefix(_LIVE)
+        return self.live.levels(
+            {name.removeprefix(prefix): origin for name, origin in origins.items() if name.startswith(prefix)}
+        )
+
     def dead_letter(self, label: str, origin: str, start: int, bad: BadRow) -> DeadLetter:
         """Return a bad row as its source does."""
         source, name = self._of(origin)
@@ -252,14 +265,16 @@ class ThenSource(ColumnSource):
     def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of the second source in the columns of the first."""
         schema = self.schema()
+        bad = bad_column_index(batch.schema)
+        marks = None if bad is None else batch.column(bad)
+        batch = batch if bad is None else batch.remove_column(bad)
         rows: Any = batch if self.convert is None else self.convert(batch)
         if not isinstance(rows, pa.RecordBatch) or rows.num_rows != batch.num_rows:
             raise SourceError(
                 f"`convert` must return a batch of Arrow with {batch.num_rows} rows, got {shown(rows)}",
                 hint="return pa.RecordBatch.from_pylist(rows, schema=…) with one row for each row, in their order",
             )
-        there = set(rows.schema.names)
-        missing = [name for name in schema.names if name not in there]
+        missing = [name for name in schema.names if name not in rows.schema.names]
         if missing:
             raise SourceError(
                 f"the rows of {self.live.contents} have no column {missing[0]!r}, which {self.history.contents} has",
@@ -272,7 +287,8 @@ class ThenSource(ColumnSource):
                 f"the rows of {self.live.contents} do not fit the columns of {self.history.contents}: {error}",
                 hint="pass convert= a function that makes its columns",
             ) from error
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        converted = pa.RecordBatch.from_arrays(columns, schema=schema)
+        return converted if marks is None else converted.append_column(BAD_FIELD, marks)
 
     def _is_on_side(self, side: str, rows: pa.RecordBatch) -> Any:
         """Return which rows are before the point, or from there on; bad rows are, on both sides."""
@@ -340,6 +356,7 @@ class Then(ReadRows[ResultT]):
                     f"`history` and `live` must have the same {option}, got {names[0]!r} and {names[1]!r}",
                     hint="name the same column in both, and pass convert= a function that makes it in `live`",
                 )
+        _check_units(first, second, convert)
         if at is not None and not isinstance(first.event_time, str):
             raise InvalidArgument(
                 f"`at` is an event time, but the event times of `history` are in no column, got {first.event_time!r}",
@@ -361,6 +378,19 @@ class Then(ReadRows[ResultT]):
         )
         super().__init__(source, element_type=source.row_type())
         self.typed_rows = history.typed_rows if isinstance(history, ReadRows) else None
+
+
+def _check_units(first: ColumnSource, second: ColumnSource, convert: Any) -> None:
+    """Raise `InvalidArgument` if whole numbers in the columns of times mean something else in each source."""
+    units = first.event_time_unit or "us", second.event_time_unit or "us"
+    names = {name for name in (first.event_time, first.processing_time) if isinstance(name, str)}
+    numbers = [name for name in names if pa.types.is_integer(first.schema().field(name).type)]
+    if convert is None and numbers and units[0] != units[1]:
+        raise InvalidArgument(
+            f"`history` and `live` must have whole numbers of one unit in column {numbers[0]!r}, got {units[0]!r} and "
+            f"{units[1]!r}",
+            hint="pass convert= a function that makes the columns of `history`",
+        )
 
 
 def _rows_of(read: Any, option: str) -> ColumnSource:

@@ -152,15 +152,15 @@ def described(
             admin.poll(0)
             cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
             if not may_pass(cause) or time.monotonic() > deadline:
-                place = f"{', '.join(map(repr, names))} on {servers}"
-                raise _refusal(label, place, said(cause, options), way_out_of(cause), reads=reads) from error
+                where = f"{', '.join(map(repr, names))} on {servers}"
+                raise _refusal(label, where, said(cause, options), way_out_of(cause), reads=reads) from error
             pause(_PAUSE)
 
     right = AclOperation.READ if reads else AclOperation.WRITE
     for name, topic in topics.items():
         if topic.authorized_operations is not None and right not in topic.authorized_operations:
-            place, lack = f"{name!r} on {servers}", f"the user has no right to {right.name} it"
-            raise _refusal(label, place, lack, f"grant the user {right.name} on the topic", reads=reads)
+            where, lack = f"{name!r} on {servers}", f"the user has no right to {right.name} it"
+            raise _refusal(label, where, lack, f"grant the user {right.name} on the topic", reads=reads)
     return topics
 
 
@@ -208,10 +208,10 @@ def pause(seconds: float) -> None:
     time.sleep(seconds * random.uniform(0.5, 1))  # noqa: S311 - no secret
 
 
-def _refusal(label: str, place: str, cause: str, hint: str, *, reads: bool) -> SinkError | SourceError:
+def _refusal(label: str, where: str, cause: str, hint: str, *, reads: bool) -> SinkError | SourceError:
     if reads:
-        return SourceError(f"{label!r} cannot read the topic {place}: {cause}", hint=hint)
-    return SinkError(f"{label!r} cannot write to the topic {place}: {cause}", hint=hint)
+        return SourceError(f"{label!r} cannot read the topic {where}: {cause}", hint=hint)
+    return SinkError(f"{label!r} cannot write to the topic {where}: {cause}", hint=hint)
 
 
 def admin_of(label: str, servers: str, options: Mapping[str, Any], on_error: Callable[[Any], None]) -> AdminClient:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
-    from dataflow_model.io.topics.places import Offsets
+    from dataflow_model.io.topics.bounds import Offsets
     from dataflow_model.io.topics.source import KafkaSource
 
 _SECONDS: Final = 5.0
@@ -72,8 +72,8 @@ def _passes(error: KafkaError) -> bool:
     return may_pass(error) or error.name() in _OF_COORDINATORS
 
 
-def _refusal(label: str, place: str, cause: str, hint: str, *, reads: bool) -> SinkError | SourceError:
-    problem = f"{label!r} cannot note offsets in the group {place}: {cause}"
+def _refusal(label: str, where: str, cause: str, hint: str, *, reads: bool) -> SinkError | SourceError:
+    problem = f"{label!r} cannot note offsets in the group {where}: {cause}"
     return SourceError(problem, hint=hint) if reads else SinkError(problem, hint=hint)
 
 
@@ -86,11 +86,11 @@ def note_positions(source: KafkaSource, group: str, positions: Offsets) -> None:
     """
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-    offsets = [TopicPartition(*place, offset) for place, offset in positions.items()]
+    offsets = [TopicPartition(*partition, offset) for partition, offset in positions.items()]
     request = ConsumerGroupTopicPartitions(group, offsets)
     try:
         [future] = kept_admin(source).alter_consumer_group_offsets([request], request_timeout=_SECONDS).values()
-        errors = [place.error for place in future.result().topic_partitions if place.error is not None]
+        errors = [partition.error for partition in future.result().topic_partitions if partition.error is not None]
     except KafkaException as error:
         errors = [error.args[0]]
     if not errors:

@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import SourceError
+from dataflow_model.io.topics.bounds import partition_of
 from dataflow_model.io.topics.client import PATIENCE, admin_of, described, matching, pause
 from dataflow_model.io.topics.errors import may_pass, said, way_out_of
-from dataflow_model.io.topics.places import place_of
 from dataflow_model.plan.endpoints.sources import Origin
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from dataflow_model.io.topics.places import Offsets, Place
+    from dataflow_model.io.topics.bounds import Bound, Offsets
     from dataflow_model.io.topics.source import KafkaSource
 
 _SECONDS: Final = 5.0
@@ -45,25 +45,25 @@ def listed(source: KafkaSource, known: Mapping[str, Origin]) -> list[Origin]:
         source: the source.
         known: those that were listed before, which keep their first rows; without any, the run begins.
     """
-    places = _ids_of(source)
-    new = [place for place in places if _name(*place) not in known]
+    partitions = _ids_of(source)
+    new = [partition for partition in partitions if _name(*partition) not in known]
     # Rows behind the first with a late timestamp may be earlier, so those in front of an instant may be anywhere.
-    ends = _offsets(source, list(places), "latest")
+    ends = _offsets(source, list(partitions), "latest")
     firsts = _offsets(source, new, "earliest" if known else source.start)
     if isinstance(source.start, dict) and not known:
-        _check_places("start", source.start, places)
+        _check_partitions("start", source.start, partitions)
         _check_reached(source, "start", source.start, _offsets(source, list(source.start), "latest", committed=False))
     if isinstance(source.end, dict):
-        _check_places("end", source.end, places)
+        _check_partitions("end", source.end, partitions)
         _check_reached(source, "end", source.end, ends)
         ends |= source.end
     origins = []
-    for place, topic_id in sorted(places.items()):
-        before = known.get(_name(*place))
+    for partition, topic_id in sorted(partitions.items()):
+        before = known.get(_name(*partition))
         version: Any = None if before is None else before.version
-        first = firsts[place] if version is None else int(version[1])
-        rows = max(0, ends[place] - first)
-        origins.append(Origin(_name(*place), rows, (topic_id, first), first=first))
+        first = firsts[partition] if version is None else int(version[1])
+        rows = max(0, ends[partition] - first)
+        origins.append(Origin(_name(*partition), rows, (topic_id, first), first=first))
     return origins
 
 
@@ -110,7 +110,7 @@ def levels_of(source: KafkaSource, positions: Mapping[str, int]) -> dict[str, di
     """
     from confluent_kafka import KafkaException
 
-    key, names = key_of(source), {place_of(name): name for name in positions}
+    key, names = key_of(source), {partition_of(name): name for name in positions}
     at, ends = _ends.get(key, (0.0, ({}, {})))
     if not all(names.keys() <= part.keys() for part in ends) or time.monotonic() - at >= _FRESH:
         spec: Any = _specs().OffsetSpec.latest()
@@ -123,57 +123,61 @@ def levels_of(source: KafkaSource, positions: Mapping[str, int]) -> dict[str, di
         _ends[key] = time.monotonic(), ends
     written, committed_ends = ends
     return {
-        "lag": {name: max(0, written[place] - positions[name]) for place, name in names.items()},
-        "held_back": {name: max(0, written[place] - committed_ends[place]) for place, name in names.items()},
+        "lag": {name: max(0, written[partition] - positions[name]) for partition, name in names.items()},
+        "held_back": {
+            name: max(0, written[partition] - committed_ends[partition]) for partition, name in names.items()
+        },
     }
 
 
-def _check_places(name: str, offsets: Offsets, places: Collection[tuple[str, int]]) -> None:
+def _check_partitions(name: str, offsets: Offsets, partitions: Collection[tuple[str, int]]) -> None:
     """Raise `SourceError` for an offset of a partition that does not exist."""
-    for place in offsets:
-        if place not in places:
-            count = sum(topic == place[0] for topic, _ in places)
+    for partition in offsets:
+        if partition not in partitions:
+            count = sum(topic == partition[0] for topic, _ in partitions)
             raise SourceError(
-                f"`{name}` of ReadKafka has an offset of {_name(*place)}, and the topic has {count} partitions",
+                f"`{name}` of ReadKafka has an offset of {_name(*partition)}, and the topic has {count} partitions",
                 hint="leave it out",
             )
 
 
 def _check_reached(source: KafkaSource, name: str, offsets: Offsets, ends: Offsets) -> None:
     """Raise `SourceError` for an offset that a partition has not reached."""
-    for place, offset in offsets.items():
-        if offset > ends[place]:
+    for partition, offset in offsets.items():
+        if offset > ends[partition]:
             kind = "committed rows" if name == "end" else "rows"
             raise SourceError(
-                f"`{name}` of ReadKafka is offset {offset} of {_name(*place)}, which has {kind} up to offset "
-                f"{ends[place] - 1} on {source.servers}",
-                hint=f"use at most {ends[place]}, or start the run once there are more",
+                f"`{name}` of ReadKafka is offset {offset} of {_name(*partition)}, which has {kind} up to offset "
+                f"{ends[partition] - 1} on {source.servers}",
+                hint=f"use at most {ends[partition]}, or start the run once there are more",
             )
 
 
 def _offsets(
-    source: KafkaSource, places: Sequence[tuple[str, int]], where: Place, *, committed: bool = True
+    source: KafkaSource, partitions: Sequence[tuple[str, int]], where: Bound, *, committed: bool = True
 ) -> Offsets:
     """Return an offset of each partition, of which the latest is behind the last row that is there.
 
     Args:
         source: the source.
-        places: the partitions.
-        where: the place; a partition of which it has no offset begins at its earliest.
+        partitions: the partitions.
+        where: the bound; a partition of which it has no offset begins at its earliest.
         committed: whether the latest row is the last one that is committed.
     """
-    if not places:
+    if not partitions:
         return {}
     specs = _specs()
     if where == "latest":
-        return _asked(source, places, specs.OffsetSpec.latest(), committed=committed)
+        return _asked(source, partitions, specs.OffsetSpec.latest(), committed=committed)
     if where == "earliest":
-        return _asked(source, places, specs.OffsetSpec.earliest())
+        return _asked(source, partitions, specs.OffsetSpec.earliest())
     if isinstance(where, dict):
-        others = [place for place in places if place not in where]
-        return {place: where[place] for place in places if place in where} | _offsets(source, others, "earliest")
-    found = _asked(source, places, specs.OffsetSpec.for_timestamp(-(-int(where) // 1_000)))
-    behind = [place for place in places if found[place] == _END]
+        others = [partition for partition in partitions if partition not in where]
+        return {partition: where[partition] for partition in partitions if partition in where} | _offsets(
+            source, others, "earliest"
+        )
+    found = _asked(source, partitions, specs.OffsetSpec.for_timestamp(-(-int(where) // 1_000)))
+    behind = [partition for partition in partitions if found[partition] == _END]
     return found | _offsets(source, behind, "latest")
 
 
@@ -184,13 +188,13 @@ def _specs() -> Any:
     return confluent_kafka.admin
 
 
-def _asked(source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool = True) -> Offsets:
+def _asked(source: KafkaSource, partitions: Sequence[tuple[str, int]], spec: Any, *, committed: bool = True) -> Offsets:
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            return _listed(source, places, spec, committed=committed, seconds=_SECONDS)
+            return _listed(source, partitions, spec, committed=committed, seconds=_SECONDS)
         except KafkaException as error:
             cause = error.args[0]
             passes = may_pass(cause) or cause.name() in _STALE
@@ -205,15 +209,15 @@ def _asked(source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any, *,
 
 
 def _listed(
-    source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool, seconds: float
+    source: KafkaSource, partitions: Sequence[tuple[str, int]], spec: Any, *, committed: bool, seconds: float
 ) -> Offsets:
     """Ask for an offset of each partition, once; raises `KafkaException`."""
     from confluent_kafka import IsolationLevel, TopicPartition
 
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    asked = {TopicPartition(*place): spec for place in places}
+    asked = {TopicPartition(*partition): spec for partition in partitions}
     futures = kept_admin(source).list_offsets(asked, isolation_level=level, request_timeout=seconds)
-    return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
+    return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
 
 
 def kept_admin(source: KafkaSource) -> AdminClient:

@@ -9,10 +9,10 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import SourceError
+from dataflow_model.io.topics.bounds import partition_of
 from dataflow_model.io.topics.client import READING
 from dataflow_model.io.topics.errors import said, way_out_of
 from dataflow_model.io.topics.offsets import key_of
-from dataflow_model.io.topics.places import place_of
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ class _Position:
         """Read from an offset of a partition on."""
         from confluent_kafka import TopicPartition
 
-        self.consumer.assign([TopicPartition(*place_of(origin), offset)])
+        self.consumer.assign([TopicPartition(*partition_of(origin), offset)])
         self.origin, self.read, self.end, self.is_lost = origin, [], -1, False
 
     def bounds(self) -> tuple[int, int]:
         """Return the first offset that there is, and the one behind the last."""
         from confluent_kafka import TopicPartition
 
-        bounds: Any = self.consumer.get_watermark_offsets(TopicPartition(*place_of(self.origin)), timeout=_SECONDS)
+        bounds: Any = self.consumer.get_watermark_offsets(TopicPartition(*partition_of(self.origin)), timeout=_SECONDS)
         low, high = bounds
         return low, high
 
@@ -147,7 +147,7 @@ def _next(source: KafkaSource, position: _Position, start: int) -> list[Message]
             position.end = _offset(message)
         elif error.name() == "_AUTO_OFFSET_RESET":
             # It is said once, perhaps only after another partition was assigned.
-            position.is_lost |= (message.topic(), message.partition()) == place_of(position.origin)
+            position.is_lost |= (message.topic(), message.partition()) == partition_of(position.origin)
         elif not error.retriable() and error.name() not in {"_TRANSPORT", "_ALL_BROKERS_DOWN"}:
             raise SourceError(
                 f"ReadKafka cannot read {position.origin} from offset {start} on: {said(error, source.options)}",
@@ -167,7 +167,7 @@ def _first_left(source: KafkaSource, position: _Position, start: int) -> int:
     low, high = position.bounds()
     if low > start and source.on_loss == "skip":
         return low
-    if low <= start <= high:  # it was told again about an earlier place
+    if low <= start <= high:  # it was told again about an earlier offset
         return start
     count = f"{low - start} offsets are" if low > start else "the rows are"
     raise SourceError(
@@ -207,7 +207,7 @@ def _is_between(row: Message, earliest: int | None, latest: int | None) -> bool:
 
 
 def _batch(source: KafkaSource, rows: Sequence[Message], origin: str) -> pa.RecordBatch:
-    topic, partition = place_of(origin)
+    topic, partition = partition_of(origin)
     values: dict[str, Callable[[Message], Any]] = {
         "key": lambda row: row.key(),
         "value": lambda row: row.value(),

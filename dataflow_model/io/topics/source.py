@@ -8,17 +8,17 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, SourceError
-from dataflow_model.io.topics.client import checked_options, checked_servers
-from dataflow_model.io.topics.places import (
-    Place,
+from dataflow_model.io.topics.bounds import (
+    Bound,
     check_offsets,
     checked_end,
     checked_group,
     checked_pattern,
     checked_start,
     checked_topics,
-    place_of,
+    partition_of,
 )
+from dataflow_model.io.topics.client import checked_options, checked_servers
 from dataflow_model.plan.columns.source_columns import check_time_column
 from dataflow_model.plan.columns.time_units import checked_unit
 from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
@@ -49,7 +49,7 @@ COLUMNS: Final = pa.schema(
 
 @attrs.frozen(kw_only=True)
 class KafkaSource(ColumnSource):
-    """Topics, from a place on; without an end they are followed.
+    """Topics, from a bound on; without an end they are followed.
 
     Attributes:
         topics: their names; empty if `pattern` says which.
@@ -72,8 +72,8 @@ class KafkaSource(ColumnSource):
     topics: tuple[str, ...] = attrs.field(default=None, converter=checked_topics)
     pattern: str | None = attrs.field(default=None, converter=checked_pattern)
     servers: str = attrs.field(converter=checked_servers)
-    start: Place = attrs.field(default="earliest", converter=checked_start)
-    end: Place | None = attrs.field(default=None, converter=checked_end)
+    start: Bound = attrs.field(default="earliest", converter=checked_start)
+    end: Bound | None = attrs.field(default=None, converter=checked_end)
     group: str | None = attrs.field(default=None, converter=checked_group)
     on_loss: Literal["error", "skip"] = "error"
     event_time: str | Arrival | None = "timestamp"
@@ -112,11 +112,11 @@ class KafkaSource(ColumnSource):
                 hint="use start='earliest', or leave `end` out to follow the topic",
             )
         if isinstance(self.start, dict) and isinstance(self.end, dict):
-            for place, offset in self.end.items():
-                if self.start.get(place, 0) > offset:
+            for partition, offset in self.end.items():
+                if self.start.get(partition, 0) > offset:
                     raise InvalidArgument(
-                        f"`end` is before `start` in {place[0]}/{place[1]}, got offsets {offset} and "
-                        f"{self.start[place]}",
+                        f"`end` is before `start` in {partition[0]}/{partition[1]}, got offsets {offset} and "
+                        f"{self.start[partition]}",
                         hint="end behind the last row to read",
                     )
         by = self.watermark_origins.by_column
@@ -211,7 +211,7 @@ class KafkaSource(ColumnSource):
         from dataflow_model.io.topics.groups import note_positions
 
         if self.group is not None and origins:
-            note_positions(self, self.group, {place_of(name): origin.position for name, origin in origins.items()})
+            note_positions(self, self.group, {partition_of(name): origin.position for name, origin in origins.items()})
 
     def levels(self, origins: Mapping[str, OriginPosition]) -> Mapping[str, Mapping[str, int]]:
         """Return by partition how many offsets are unread, and how many an open transaction holds back."""

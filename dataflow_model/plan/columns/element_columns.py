@@ -118,7 +118,7 @@ def fitted_columns(
         columns: the values by name, with `MISSING` where an element lacks a field; an array, if all fit.
         count: how many elements there are.
         schema: all columns.
-        bad: takes the places of the elements that do not fit, each with the reason, before their batch is yielded: a
+        bad: gets the indices of the elements that do not fit, each with the reason, before their batch is yielded: a
             field that the schema lacks, a null where there may be none, or a value that the column's type cannot hold
             without loss.
 

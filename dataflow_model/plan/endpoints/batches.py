@@ -52,13 +52,13 @@ def checked_batches(source: ColumnSource, label: str, batches: Iterable[Any]) ->
                 hint="yield from table.to_batches() for a table, pa.RecordBatch.from_pylist(rows, schema=…) for dicts",
             )
         for field in schema:
-            place = batch.schema.get_field_index(field.name)
-            if place < 0:
+            index = batch.schema.get_field_index(field.name)
+            if index < 0:
                 raise SourceError(
                     f"{label!r} read no column {field.name!r}, only {', '.join(batch.schema.names)}",
                     hint="yield batches with the columns of schema()",
                 )
-            found = batch.schema.field(place).type
+            found = batch.schema.field(index).type
             if found != field.type:
                 raise SourceError(
                     f"{label!r} read column {field.name!r} as {found}, and its schema says {field.type}",

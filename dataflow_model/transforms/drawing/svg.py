@@ -171,15 +171,15 @@ def _ordered(spots: Sequence[_Spot], routes: Sequence[list[_Spot]]) -> list[list
         for number in range(1 + max(near_spot.layer for near_spot in every))
     ]
     for sweep in range(_SWEEPS):
-        place = {spot: number / len(layer) for layer in layers for number, spot in enumerate(layer)}
+        height = {spot: number / len(layer) for layer in layers for number, spot in enumerate(layer)}
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             ranks: dict[_Spot, tuple[float, int]] = {}
             for spot in layer:
                 near = spot.before if sweep % 2 == 0 else spot.behind
-                mean = sum(place[near_spot] for near_spot in near) / len(near) if near else place[spot]
+                mean = sum(height[near_spot] for near_spot in near) / len(near) if near else height[spot]
                 ranks[spot] = mean, spot.port_before
             layer.sort(key=ranks.__getitem__)
-            place.update({spot: number / len(layer) for number, spot in enumerate(layer)})
+            height.update({spot: number / len(layer) for number, spot in enumerate(layer)})
     return layers
 
 

@@ -58,8 +58,8 @@ def in_columns(values: pa.Array, form: ValueFormat, columns: pa.Schema) -> pa.Ta
     if len(known) == len(values):
         return table
     is_null = values.is_null().to_numpy(zero_copy_only=False)
-    places = pa.array(np.cumsum(~is_null) - 1, mask=is_null)
-    return table.combine_chunks().take(places)
+    indices = pa.array(np.cumsum(~is_null) - 1, mask=is_null)
+    return table.combine_chunks().take(indices)
 
 
 @attrs.frozen
@@ -83,9 +83,9 @@ class JsonValues(ValueFormat):
             table = pa.Table.from_batches(parts)
         if not broken:
             return table
-        places = np.full(len(values), -1)
-        places[good] = np.arange(len(good))
-        return with_bad_rows(table.combine_chunks().take(pa.array(places, mask=places < 0)), values, broken)
+        indices = np.full(len(values), -1)
+        indices[good] = np.arange(len(good))
+        return with_bad_rows(table.combine_chunks().take(pa.array(indices, mask=indices < 0)), values, broken)
 
 
 @attrs.frozen
@@ -103,41 +103,41 @@ class FunctionValues(ValueFormat):
     def columns_of(self, values: pa.Array, columns: pa.Schema) -> pa.Table:
         """Call the function for each value."""
         bad: dict[int, str] = {}
-        rows = [self._fields(place, value, bad) for place, value in enumerate(values.to_pylist())]
+        rows = [self._fields(index, value, bad) for index, value in enumerate(values.to_pylist())]
         fields = {name: [row.get(name) for row in rows] for name in columns.names}
         batches = list(fitted_columns(fields, len(rows), columns, bad))
         table = pa.Table.from_batches(batches).cast(columns)
         return with_bad_rows(table, values, bad) if bad else table
 
-    def _fields(self, place: int, value: bytes, bad: dict[int, str]) -> Mapping[str, Any]:
+    def _fields(self, index: int, value: bytes, bad: dict[int, str]) -> Mapping[str, Any]:
         try:
             row: Any = self.function(value)
         except BadValueError as error:
-            bad[place] = str(error)
+            bad[index] = str(error)
             return {}
         except DataflowError:
             raise
         except self.passes:
             raise
         except Exception as error:  # noqa: BLE001 - of a function of the user's
-            bad[place] = f"the function raised {type(error).__name__}: {error}"
+            bad[index] = f"the function raised {type(error).__name__}: {error}"
             return {}
         if not isinstance(row, Mapping):
-            bad[place] = f"the function must return a dict of the fields, got {shown(row)}"
+            bad[index] = f"the function must return a dict of the fields, got {shown(row)}"
             return {}
         return row
 
 
 def with_bad_rows(table: pa.Table, values: pa.Array, reasons: Mapping[int, str]) -> pa.Table:
-    """Return a table in which more rows are bad rows, with the reasons by place, and their values as text."""
+    """Return a table in which more rows are bad rows, with the reasons by index, and their values as text."""
     before: Sequence[Any] = [None] * len(values)
     at = bad_column_index(table.schema)
     if at is not None:
         before = table.column(at).to_pylist()
         table = table.remove_column(at)
     marks = [
-        {"text": _text(values[place].as_py()), "reason": encodable(reasons[place])} if place in reasons else mark
-        for place, mark in enumerate(before)
+        {"text": _text(values[index].as_py()), "reason": encodable(reasons[index])} if index in reasons else mark
+        for index, mark in enumerate(before)
     ]
     return table.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
 
@@ -151,20 +151,20 @@ def _lines(values: pa.Array, broken: dict[int, str]) -> RowTexts:
 
     Args:
         values: the values.
-        broken: takes the places of those that are left out, each with the reason.
+        broken: gets the indices of those that are left out, each with the reason.
     """
     lines = _with_ends(values)
     if lines.data.count(b"\n") == len(values) and b"\r" not in lines.data:
         return lines
     texts: list[bytes] = []
-    for place, value in enumerate(values.to_pylist()):
+    for index, value in enumerate(values.to_pylist()):
         if b"\n" not in value and b"\r" not in value:
             texts.append(value)
             continue
         try:
             texts.append(text_of(object_of(value)).encode())
         except ValueError as error:
-            broken[place] = problem_of(error)
+            broken[index] = problem_of(error)
     return _with_ends(pa.array(texts, pa.binary()))
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.sources.estimation import Jump
 
 PanesBySink: TypeAlias = "dict[str, list[tuple[int, PaneRecords]]]"
-"""Panes in columns by sink, each table with the place of its instant."""
+"""Panes in columns by sink, each table with the index of its instant."""
 
 CHUNK: Final = Size(instants=4_000, elements=20_000, rows=262_144)
 """The size at which a chunk ends."""
@@ -225,7 +225,7 @@ def take_panes(shard: StageShard, at: InstantLane) -> PanesBySink:
     """
     staged = shard.staged
     return {
-        cut: [(place, PaneRecords(table, at[place], staged.depth_of(cut) - 1 - shard.depth)) for place, table in tables]
+        cut: [(index, PaneRecords(table, at[index], staged.depth_of(cut) - 1 - shard.depth)) for index, table in tables]
         for cut, tables in shard.take_panes().items()
     }
 
@@ -248,20 +248,20 @@ def records_at_sink(
     """
     placed = (arrived or PlacedBundle()).in_order()
     rows, _ = windows_apart(placed.bundle.windows)
-    places = array_of(placed.indices if isinstance(rows, range) else taken(placed.indices, rows))
-    sizes = np.array([*np.bincount(places), *(len(part) for _, part in panes)], np.int64)
+    indices = array_of(placed.indices if isinstance(rows, range) else taken(placed.indices, rows))
+    sizes = np.array([*np.bincount(indices), *(len(part) for _, part in panes)], np.int64)
     if len(sizes):
         count_received_bundles(label, sizes)
         counters[label]["elements_in"] += int(sizes.sum())
     if not panes:
         return records_of(placed.bundle, placed.instants(at))
     parts = list(panes)  # some panes of a grouping may be columns, and others rows
-    for place, bundle in placed.runs():
-        parts.append((place, records_of(bundle, Repeated(at[place], len(bundle)))))
-    return JoinedRecords([part for _, part in sorted(parts, key=_place_of)])
+    for index, bundle in placed.runs():
+        parts.append((index, records_of(bundle, Repeated(at[index], len(bundle)))))
+    return JoinedRecords([part for _, part in sorted(parts, key=_index_of)])
 
 
-_place_of = operator.itemgetter(0)
+_index_of = operator.itemgetter(0)
 
 
 def bundles_at_sink(
@@ -271,9 +271,9 @@ def bundles_at_sink(
     placed = (arrived or PlacedBundle()).in_order()
     if not panes:
         return [(placed.bundle, placed.instants(at))]
-    parts = [(place, records.bundle()) for place, records in panes]
+    parts = [(index, records.bundle()) for index, records in panes]
     parts += placed.runs()
-    return [(bundle, Repeated(at[place], len(bundle))) for place, bundle in sorted(parts, key=_place_of)]
+    return [(bundle, Repeated(at[index], len(bundle))) for index, bundle in sorted(parts, key=_index_of)]
 
 
 def run_ahead_in_process(staged: StagedPlan, clock: int | None = None) -> Ahead:

@@ -31,7 +31,7 @@ _AT_ONCE: Final = 131_072
 
 
 class TaskOutput:
-    """The records of one task for one sink, written to a place where readers do not see them yet.
+    """The records of one task for one sink, written where readers do not see them yet.
 
     Args:
         node: the sink.
@@ -104,7 +104,7 @@ class TaskOutput:
 
 
 def write_task(node: Write, commit_id: str, task_id: str, records: Sequence[Record]) -> bytes:
-    """Write all records of one task to a place where readers do not see them yet, and return the message."""
+    """Write all records of one task where readers do not see them yet, and return the message."""
     task = TaskOutput(node, commit_id, task_id)
     task.write(records)
     return task.close()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class PlacedElements:
-    """Elements for one cut, each with the place of its instant in the whole timeline."""
+    """Elements for one cut, each with the index of its instant in the whole timeline."""
 
     cut: str
     placed: PlacedBundle

@@ -90,8 +90,8 @@ def _in_turn(lefts: Sequence[int], most: int) -> list[int]:
 def _evenly(lefts: Sequence[int], most: int) -> list[int]:
     """Return the number of rows to take from each origin: about equally many from each."""
     counts = []
-    for place, left in enumerate(lefts):
-        counts.append(min(left, most, max(1, most // (len(lefts) - place))))
+    for index, left in enumerate(lefts):
+        counts.append(min(left, most, max(1, most // (len(lefts) - index))))
         most -= counts[-1]
     return counts
 

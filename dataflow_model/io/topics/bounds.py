@@ -1,4 +1,4 @@
-"""Places in topics, at which a run begins or ends: the ends of partitions, instants, and offsets."""
+"""Bounds of what a run reads of topics: the ends of partitions, instants, and offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataflow_model.time import EventTime, event_time
 
 Offsets = dict[tuple[str, int], int]
 """Offsets by topic and partition."""
-Place = Literal["earliest", "latest"] | EventTime | Offsets
+Bound = Literal["earliest", "latest"] | EventTime | Offsets
 _PARTITION: Final = 2
 _EXAMPLE: Final = "pass {('departures', 0): 42}, for example"
 
@@ -53,37 +53,37 @@ def checked_pattern(value: Any) -> str | None:
     return value
 
 
-def checked_start(value: Any) -> Place:
+def checked_start(value: Any) -> Bound:
     """Return the argument `start`.
 
     Raises:
         InvalidArgument: for text that is neither a word nor an instant, and for offsets that are no offsets.
-        InvalidType: for something else than a place.
+        InvalidType: for something else than a bound.
     """
     return _checked("start", value)
 
 
-def checked_end(value: Any) -> Place | None:
+def checked_end(value: Any) -> Bound | None:
     """Return the argument `end`; the errors are those of `checked_start`."""
     if value == "earliest":
         raise InvalidArgument("`end` leaves nothing to read, got 'earliest'", hint="use end='latest'")
     return None if value is None else _checked("end", value)
 
 
-def check_offsets(name: str, place: Place | None, topics: tuple[str, ...]) -> None:
+def check_offsets(name: str, bound: Bound | None, topics: tuple[str, ...]) -> None:
     """Reject offsets of topics that are not read.
 
     Args:
         name: the name of the argument.
-        place: its value.
+        bound: its value.
         topics: the topics that are read; empty if a pattern says which.
 
     Raises:
         InvalidArgument: for such an offset.
     """
-    if not isinstance(place, dict) or not topics:
+    if not isinstance(bound, dict) or not topics:
         return
-    for topic, partition in place:
+    for topic, partition in bound:
         if topic not in topics:
             raise InvalidArgument(
                 f"`{name}` has an offset of {topic}/{partition}, but the topics are {', '.join(topics)}",
@@ -108,18 +108,18 @@ def checked_group(value: Any) -> str | None:
     return value
 
 
-def place_of(name: str) -> tuple[str, int]:
+def partition_of(name: str) -> tuple[str, int]:
     """Return the topic and the partition of an origin.
 
     Example:
-        >>> place_of("departures/3")
+        >>> partition_of("departures/3")
         ('departures', 3)
     """
     topic, _, partition = name.rpartition("/")
     return topic, int(partition)
 
 
-def _checked(name: str, value: Any) -> Place:
+def _checked(name: str, value: Any) -> Bound:
     if isinstance(value, Mapping):
         return _checked_offsets(name, value)
     given: Any = value
@@ -135,23 +135,23 @@ def _checked_offsets(name: str, value: Mapping[Any, Any]) -> Offsets:
     """
     if not value:
         raise InvalidArgument(f"`{name}` must have at least one offset, got {{}}", hint=_EXAMPLE)
-    for place, offset in value.items():
-        is_place = (
-            isinstance(place, tuple)
-            and len(place) == _PARTITION
-            and isinstance(place[0], str)
-            and type(place[1]) is int
-            and place[1] >= 0
+    for partition, offset in value.items():
+        is_partition = (
+            isinstance(partition, tuple)
+            and len(partition) == _PARTITION
+            and isinstance(partition[0], str)
+            and type(partition[1]) is int
+            and partition[1] >= 0
         )
-        if not is_place:
+        if not is_partition:
             raise InvalidType(
-                f"`{name}` must have offsets by topic and partition, got {shown(place)} for one of these",
+                f"`{name}` must have offsets by topic and partition, got {shown(partition)} for one of these",
                 hint=_EXAMPLE,
             )
         if type(offset) is not int or offset < 0:
             raise InvalidArgument(
                 f"`{name}` must have offsets that are whole numbers from 0 on, got {shown(offset)} for "
-                f"{place[0]}/{place[1]}",
+                f"{partition[0]}/{partition[1]}",
                 hint=_EXAMPLE,
             )
     return dict(value)
