@@ -156,7 +156,7 @@ def test_large_values_are_cut() -> None:
     assert page.tags.count("tr") == MOST_ROWS + 1
     assert "… 980 more rows" in page.texts
     assert max(map(len, page.texts)) == 200
-    wide = shown(Table(pa.table({f"column {place}": [place] for place in range(1_000)})))
+    wide = shown(Table(pa.table({f"column {index}": [index] for index in range(1_000)})))
     assert wide.tags.count("td") == 30
     assert "… 970 more columns" in wide.texts
 

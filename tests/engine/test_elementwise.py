@@ -232,8 +232,8 @@ def test_a_chain_of_transforms_may_be_longer_than_the_stack_of_python(
     length = sys.getrecursionlimit() + 200
     p = dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint"))
     numbers: Any = p | dm.Create([1, 2])
-    for place in range(length):
-        numbers |= f"add {place}" >> dm.Map(plus_one)
+    for index in range(length):
+        numbers |= f"add {index}" >> dm.Map(plus_one)
     _ = numbers | dm.Sum.globally() | "out" >> dm.io.Collect()
     result = p.run()
     result.wait_until_finish()

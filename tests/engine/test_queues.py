@@ -43,8 +43,8 @@ def test_replaced_deadlines_do_not_accumulate_while_nothing_is_due() -> None:
     deadlines: Deadlines[int] = Deadlines(2)
     deadlines.set(-1, (0, 0))  # stays at the top, in front of all stale entries
     for _ in range(100):
-        for place in range(100):
-            deadlines.set(place, (1_000 + place, None))
-        for place in range(100):
-            deadlines.remove(place)
+        for index in range(100):
+            deadlines.set(index, (1_000 + index, None))
+        for index in range(100):
+            deadlines.remove(index)
     assert sum(map(len, deadlines._heaps)) < 500

@@ -131,7 +131,7 @@ def check_moves(sink: TableSink, commits: list[list[tuple[str, int, int, bool]]]
     expected: dict[str, tuple[int, int]] = {}
     for number, moves in enumerate(commits):
         writer = sink.open(f"run-{number}", "0")
-        writer.write([pane(place, *move[:3], is_retraction=move[3]) for place, move in enumerate(moves)])
+        writer.write([pane(index, *move[:3], is_retraction=move[3]) for index, move in enumerate(moves)])
         sink.commit(f"run-{number}", [writer.close()])
         last = {(key, hour): None if back else value for key, hour, value, back in moves}
         for (key, hour), value in last.items():

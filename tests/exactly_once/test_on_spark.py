@@ -110,7 +110,7 @@ def test_a_weak_run_killed_before_its_state_is_durable_repeats_only_that_micro_b
         before = printed(tmp_path)
         result = run(runner(), builder(tmp_path), None)
     lines = printed(tmp_path)
-    twice = [line for place, line in enumerate(lines) if line in lines[:place]]
+    twice = [line for index, line in enumerate(lines) if line in lines[:index]]
     assert {batch for batch, _ in twice} == {1}
     assert {line for line in before if line[0] == 1} <= set(
         twice

@@ -103,7 +103,7 @@ def test_however_commits_are_cut_and_repeated_the_table_equals_a_dict(
         expected: dict[str, int] = {}
         for number, (moves, comes_again) in enumerate(commits):
             records = [
-                record(place, (key, value), is_retraction=back) for place, (key, value, back) in enumerate(moves)
+                record(index, (key, value), is_retraction=back) for index, (key, value, back) in enumerate(moves)
             ]
             for key, value, back in moves:
                 expected = {name: kept for name, kept in expected.items() if name != key} | (
@@ -120,12 +120,12 @@ def test_many_tasks_can_write_a_weak_commit_at_the_same_time(sink: TableSink) ->
     def part(number: int) -> None:
         writer = fenced.open_weak("run-0", str(number))
         assert writer is not None
-        writer.write([record(place, (f"{number}-{place}", place)) for place in range(3)])
+        writer.write([record(index, (f"{number}-{index}", index)) for index in range(3)])
         writer.close()
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(part, [*range(16), *range(16)]))  # each is there twice, as one that was tried again
-    assert pairs(sink.url) == {f"{number}-{place}": place for number in range(16) for place in range(3)}
+    assert pairs(sink.url) == {f"{number}-{index}": index for number in range(16) for index in range(3)}
 
 
 # Types.
@@ -212,7 +212,7 @@ def test_a_table_in_a_schema_of_its_own_is_named_with_it(postgres: str) -> None:
 
 def test_rows_that_do_not_fit_are_written_to_a_dead_letter_table_in_the_same_transaction(sink: TableSink) -> None:
     bad = [("a", "one"), (None, 1), {"key": "a", "more": 1}, "UA", ("nul\0", 1)]
-    messages = commit(sink, "run-0", [record(place, value) for place, value in enumerate([("a", 1), *bad])])
+    messages = commit(sink, "run-0", [record(index, value) for index, value in enumerate([("a", 1), *bad])])
     assert pairs(sink.url) == {"a": 1}
     assert sink.counts(messages) == {"rows": 1, "dead_letters": 5}
     letters = {row["row"]: row["reason"] for row in rows(sink.url, "sums_dead_letters")}
@@ -235,7 +235,7 @@ def test_rows_with_nan_as_key_or_an_instant_beyond_the_calendar_are_dead_letters
     sink = TableSink(url=database, table="odd", keys="mean", schema=schema)
     sink.check()
     bad = [{"mean": float("nan")}, {"mean": 1.0, "at": dm.MAX_TIMESTAMP}]
-    messages = commit(sink, "run-0", [record(place, value) for place, value in enumerate([{"mean": 3.0}, *bad])])
+    messages = commit(sink, "run-0", [record(index, value) for index, value in enumerate([{"mean": 3.0}, *bad])])
     assert [row["mean"] for row in rows(database, "odd")] == [3.0]
     assert sink.counts(messages) == {"rows": 1, "dead_letters": 2}
 

@@ -75,7 +75,7 @@ def test_only_weak_productions_of_a_micro_batch_that_did_not_commit_are_repeated
     weak.cache.forget_shards()
     weak.finish()
     lines = printed(tmp_path)
-    twice = [line for place, line in enumerate(lines) if line in lines[:place]]
+    twice = [line for index, line in enumerate(lines) if line in lines[:index]]
     assert sorted(twice) == sorted(once)
     assert {number for number, _ in twice} == {batch}
     # Files take the place of those that were there, and rows of a table are changed to what they are.

@@ -75,7 +75,7 @@ def test_the_columns_that_are_read_again_are_those_with_leading_zeros(
         patch.setattr(csv_numbers, "_PART", part + 1)
         found = set(columns_with_zeros(data, 3, len(rows), CsvOptions()))
     padded = {"007", "-07", "00.5", " 05"}
-    assert {place for row in rows for place, cell in enumerate(row) if cell in padded} <= found
+    assert {index for row in rows for index, cell in enumerate(row) if cell in padded} <= found
 
 
 def test_columns_without_leading_zeros_are_not_read_again() -> None:

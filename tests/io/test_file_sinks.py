@@ -207,7 +207,7 @@ def test_panes_in_columns_are_written_like_their_records(
     starts = np.array([0, 10, int(MIN_TIMESTAMP)])
     ends = np.array([10, int(MAX_TIMESTAMP), 5])
     flags = np.array([0, PANE_ON_TIME, PANE_LATE])
-    orders: Any = [("rows", place) for place in range(3)]
+    orders: Any = [("rows", index) for index in range(3)]
     bundle = Bundle(
         values=Pairs(pa.chunked_array([["UA", "AA", "B6"]]), pa.chunked_array([[1, 2, 3]])),
         times=Integers(ends - 1),

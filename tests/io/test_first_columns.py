@@ -325,8 +325,8 @@ def test_the_columns_do_not_depend_on_the_shards_and_their_order(
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("tasks")
     tasks: list[list[tuple[int, Any]]] = [[] for _ in range(4)]
-    for place, row in enumerate(rows):
-        tasks[shards[place]].append((place, row))
+    for index, row in enumerate(rows):
+        tasks[shards[index]].append((index, row))
     shuffle.shuffle(tasks)
     sink = kind(path=folder / "out")
     one, _ = written(sink, folder / "one", [list(enumerate(rows))])

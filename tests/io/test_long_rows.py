@@ -45,12 +45,12 @@ def rows_of(parts: Iterable[row_texts.RowTexts]) -> list[tuple[int, bytes, int]]
     """Return where each row begins, what is kept of it, and its size if it is too long."""
     return [
         (
-            part.offset + int(part.starts[place]),
-            part.text(place, place + 1).rstrip(b"" if part.omitted else b"\r\n"),
-            part.omitted and part.size(place),
+            part.offset + int(part.starts[index]),
+            part.text(index, index + 1).rstrip(b"" if part.omitted else b"\r\n"),
+            part.omitted and part.size(index),
         )
         for part in parts
-        for place in range(len(part))
+        for index in range(len(part))
     ]
 
 

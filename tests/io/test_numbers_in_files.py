@@ -165,9 +165,9 @@ def test_a_time_beyond_datetime_in_a_clock_is_shown_as_a_number() -> None:
 
 @pytest.mark.parametrize("schema", [None, pa.schema({"at": pa.int64(), "a": pa.int64()})], ids=["inferred", "given"])
 def test_a_json_line_that_is_null_is_a_bad_row_wherever_it_is(tmp_path: pathlib.Path, schema: pa.Schema | None) -> None:
-    for place in range(3):
+    for index in range(3):
         lines = ['{"at": 1, "a": 1}', '{"at": 2, "a": null}']
-        lines.insert(place, " null")
+        lines.insert(index, " null")
         (tmp_path / "rows.json").write_text("".join(f"{line}\n" for line in lines))
         good, reasons = _read(dm.io.ReadJson(str(tmp_path / "rows.json"), event_time="at", schema=schema))
         assert ([row.a for row in good], len(reasons)) == ([1, None], 1)

@@ -155,7 +155,7 @@ def test_a_synced_sink_has_its_files_and_directory_entries_on_disk_after_the_com
     assert set(synced) == {*pending, path / "_pending" / "7", path / "_pending", path}
     synced.clear()
     sink.commit("7", messages)
-    renames = [place for place, entry in enumerate(synced) if entry == "renamed"]
+    renames = [index for index, entry in enumerate(synced) if entry == "renamed"]
     # Of the renames, the first and the last are those of the commit's own file.
     between = synced[renames[-2] + 1 : renames[-1]]
     assert set(between) == {path, path / "_dead_letters"}

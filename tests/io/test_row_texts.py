@@ -67,7 +67,7 @@ def version_of(content: bytes, folder: str, name: str = "a.csv") -> FileVersion:
 
 
 def texts(parts: Iterator[row_texts.RowTexts]) -> list[bytes]:
-    return [part.text(place, place + 1) for part in parts for place in range(len(part))]
+    return [part.text(index, index + 1) for part in parts for index in range(len(part))]
 
 
 @given(ROWS, st.sampled_from(["\n", "\r\n", "\r"]))
@@ -94,8 +94,8 @@ def test_split_rows_do_not_depend_on_where_blocks_are_cut(text: str) -> None:
 
 
 def _places(part: row_texts.RowTexts) -> Iterator[tuple[int, int, bool]]:
-    for place, (start, end) in enumerate(zip(part.starts.tolist(), part.ends.tolist(), strict=True)):
-        yield part.offset + start, part.offset + end, place in part.unclosed
+    for index, (start, end) in enumerate(zip(part.starts.tolist(), part.ends.tolist(), strict=True)):
+        yield part.offset + start, part.offset + end, index in part.unclosed
 
 
 @given(TEXTS, st.integers(1, 12))

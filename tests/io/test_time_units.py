@@ -112,13 +112,13 @@ def test_some_unknown_times_do_not_hide_a_missing_unit() -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), max_size=5), st.sampled_from(list(PER_SECOND)))
 def test_times_in_a_unit_are_converted_exactly_or_unknown(numbers: list[int | None], unit: TimeUnit) -> None:
     micros, known = instants(pa.array(numbers, pa.int64()), unit)
-    for place, number in enumerate(numbers):
+    for index, number in enumerate(numbers):
         exact = None if number is None else number * 10**6 // PER_SECOND[unit]
-        is_known = known is None or bool(known[place])
+        is_known = known is None or bool(known[index])
         if number is not None and -(2**63) < number < 2**63 - 1 and exact is not None and abs(exact) < 2**63 - 10**6:
             assert is_known
         if is_known:
-            assert int(micros[place]) == exact
+            assert int(micros[index]) == exact
 
 
 def test_a_number_beyond_64_bits_of_microseconds_is_no_time() -> None:

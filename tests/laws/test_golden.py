@@ -72,9 +72,9 @@ def test_a_quarter_of_the_golden_pipelines_has_the_stored_digests_on_each_other_
 def test_golden_pipelines_run_together_on_spark_streaming_emit_what_they_emit_in_process(
     spark: SparkSession, tmp_path: Path, numbers: range
 ) -> None:
-    for place, job in enumerate(jobs_of(numbers)):
+    for index, job in enumerate(jobs_of(numbers)):
         expected = outcomes(job, dm.LocalRunner(clock=0))
-        runner = streaming(spark, tmp_path / str(place), shards=2, max_rows_per_batch=300)
+        runner = streaming(spark, tmp_path / str(index), shards=2, max_rows_per_batch=300)
         actual = outcomes(job, runner)
         for number in job:
             assert actual[number] == expected[number], drawn(number).described()

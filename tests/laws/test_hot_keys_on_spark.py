@@ -32,8 +32,8 @@ WINDOWS = (dm.Window.into(dm.FixedWindows(10)), dm.Window.into(dm.Sessions(3)))
 
 def test_a_batch_job_gives_the_same_answers_with_and_without_fanout(spark: SparkSession) -> None:
     elements = [dm.TimestampedValue(("hot" if n % 10 else "cold", n % 7), 3 * n % 50) for n in range(60)]
-    cases = {f"{place} {number}": (windows, combining)
-             for place, windows in enumerate(WINDOWS) for number, combining in enumerate(COMBINERS)}  # fmt: skip
+    cases = {f"{index} {number}": (windows, combining)
+             for index, windows in enumerate(WINDOWS) for number, combining in enumerate(COMBINERS)}  # fmt: skip
 
     def build(p: dm.Pipeline) -> None:
         pairs = p | dm.Create(elements)

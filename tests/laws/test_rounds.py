@@ -46,11 +46,11 @@ def drawn_case(seed: int) -> tuple[Case, int]:
                 accumulation_mode=dm.AccumulationMode.ACCUMULATE_ALWAYS if retracting else pick([*dm.AccumulationMode]),
                 retracting=retracting,
                 window_fn=pick([dm.GlobalWindows(), dm.FixedWindows(3), dm.SlidingWindows(4, 2)])
-                if place and grouping.windowing.merges  # behind retractions
+                if index and grouping.windowing.merges  # behind retractions
                 else grouping.windowing.window_fn,
             ),
         )
-        for place, grouping in enumerate(drawn.chain.groupings)
+        for index, grouping in enumerate(drawn.chain.groupings)
         for retracting in [pick([True, False])]
     ]
     return attrs.evolve(drawn, chain=attrs.evolve(drawn.chain, groupings=tuple(groupings))), pick(INTERVALS)

@@ -83,8 +83,8 @@ def stories(count: int, number: int) -> list[Story]:
     single = st.builds(Case, windowing_strategies(**LIVELY, late_data=policies))
     singles, doubles = draw(single, count * SINGLE, number), draw(chained(), count * CHAINED, number)
     return [
-        Story(script, [*singles[place::count], *doubles[place::count]])
-        for place, script in enumerate(draw(SCRIPTS, count, number))
+        Story(script, [*singles[index::count], *doubles[index::count]])
+        for index, script in enumerate(draw(SCRIPTS, count, number))
     ]
 
 
@@ -92,8 +92,8 @@ def built(stories: list[Story]) -> Callable[[dm.Pipeline], None]:
     def build(p: dm.Pipeline) -> None:
         for number, story in enumerate(stories):
             pairs = p | f"script {number}" >> story.script
-            for place, case in enumerate(story.cases):
-                case.build(pairs, f"{number}.{place}")
+            for index, case in enumerate(story.cases):
+                case.build(pairs, f"{number}.{index}")
 
     return build
 
@@ -109,8 +109,8 @@ def test_two_hundred_cases_of_every_kind_give_the_panes_of_the_local_runner(
     cut = random.Random(number).randint(100, 300)
     actual = run(streaming(spark, tmp_path, max_rows_per_batch=cut, shards=shards), built(drawn))
     for at, story in enumerate(drawn):
-        for place, case in enumerate(story.cases):
-            for sink in case.sinks(f"{at}.{place}"):
+        for index, case in enumerate(story.cases):
+            for sink in case.sinks(f"{at}.{index}"):
                 problem = difference(seen(expected.collected(sink)), seen(actual.collected(sink)))
                 assert not problem, f"{sink}: {problem}\n{case}\n{story.script.steps}"
     assert counters(actual) == counters(expected)
@@ -121,9 +121,9 @@ def test_final_values_on_spark_streaming_equal_the_batch_answer(spark: SparkSess
     """Law 1 under retractions, through any merges."""
     retracting = windowing_strategies(retracting=True, trees=st.one_of(BUSY, ENDLESS), lateness=FOREVER)
     cases = [Case(strategy) for strategy in draw(retracting, 60, 13)]
-    drawn = [Story(script, cases[place::12]) for place, script in enumerate(draw(SCRIPTS, 12, 13))]
+    drawn = [Story(script, cases[index::12]) for index, script in enumerate(draw(SCRIPTS, 12, 13))]
     result = run(streaming(spark, tmp_path, max_rows_per_batch=50, shards=2), built(drawn))
     for at, story in enumerate(drawn):
-        for place, case in enumerate(story.cases):
-            stands = standing(panes_of(result.collected(f"panes {at}.{place}")))
+        for index, case in enumerate(story.cases):
+            stands = standing(panes_of(result.collected(f"panes {at}.{index}")))
             assert stands == batch_answer(story.script, case.first.window_fn), case

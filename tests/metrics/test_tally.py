@@ -57,8 +57,8 @@ def happen(events: list[Any]) -> Tally:
 @given(st.lists(EVENTS), st.lists(st.integers(0, 3)))
 def test_merging_the_tallies_of_any_batches_gives_the_tally_of_the_whole(events: list[Any], parts: list[int]) -> None:
     cut: dict[int, list[Any]] = {}
-    for place, event in enumerate(events):
-        cut.setdefault(parts[place] if place < len(parts) else 0, []).append(event)
+    for index, event in enumerate(events):
+        cut.setdefault(parts[index] if index < len(parts) else 0, []).append(event)
     merged = Tally()
     for part in reversed(cut.values()):
         merged.merge(happen(part))
@@ -101,7 +101,7 @@ def test_one_bundle_in_eight_of_each_transform_has_its_keys_timed(transforms: in
             if times is not None:
                 times.note(bundle % 4, bundle % 4)
                 times.record()
-    timed = [sum(count for _, count in tally.slow[f"Sum {place}"].values()) for place in range(transforms)]
+    timed = [sum(count for _, count in tally.slow[f"Sum {index}"].values()) for index in range(transforms)]
     assert all(90 <= count <= 110 for count in timed), timed
 
 

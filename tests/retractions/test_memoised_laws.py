@@ -152,9 +152,9 @@ class Shards:
     def instant(self, rows: list[tuple[int, bool]], number: int) -> list[tuple[Any, bool]]:
         """Take elements, or take them back; return what is given, and whether it is taken back."""
         bundle = Bundle()
-        for place, (value, back) in enumerate(rows):
-            update = Update((number, place), is_retraction=True) if back else None
-            bundle.append(value, 0, GLOBAL_ONLY, NO_FIRING, of_row("in", place), number, update)
+        for index, (value, back) in enumerate(rows):
+            update = Update((number, index), is_retraction=True) if back else None
+            bundle.append(value, 0, GLOBAL_ONLY, NO_FIRING, of_row("in", index), number, update)
         node = self.staged.plan[_DRAW]
         assert isinstance(node, ParDo)
         given = Bundle()

@@ -60,14 +60,14 @@ def test_a_stream_retracts_the_memoised_outputs_that_it_emitted(
     expected = run(dm.LocalRunner(), several(cases, keeps=False))
     local = run(dm.LocalRunner(), several(cases, keeps=True))
     actual = run(streaming(spark, tmp_path, max_rows_per_batch=25, shards=shards), several(cases, keeps=True))
-    for place, case in enumerate(cases):
-        plain, kept = (panes_of(result.collected, f"{place} plain ") for result in (expected, actual))
+    for index, case in enumerate(cases):
+        plain, kept = (panes_of(result.collected, f"{index} plain ") for result in (expected, actual))
         for label in KEPT_SINKS:
             problem = difference(plain[label], kept[label])
-            assert not problem, f"{place} {label}: {problem}\n{case[0].steps}\n{case[1:]}"
-        balanced(*(actual.collected(f"{place} drawn {label}") for label in ("sums", "drawn", "lists")))
+            assert not problem, f"{index} {label}: {problem}\n{case[0].steps}\n{case[1:]}"
+        balanced(*(actual.collected(f"{index} drawn {label}") for label in ("sums", "drawn", "lists")))
     assert counters(actual) == counters(local)
-    drawn = [record for place in range(len(cases)) for record in actual.collected(f"{place} drawn drawn")]
+    drawn = [record for index in range(len(cases)) for record in actual.collected(f"{index} drawn drawn")]
     assert any(record.is_retraction for record in drawn)
 
 
@@ -76,10 +76,10 @@ def test_a_bounded_job_ends_with_the_memoised_outputs_of_the_final_values(spark:
     cases = draw(CASES, 8, 3)
     expected = run(dm.LocalRunner(), several(cases, keeps=False))
     actual = run(dm.SparkRunner(spark), several(cases, keeps=True))
-    for place, case in enumerate(cases):
-        standing = [net(result.collected(f"{place} plain mapped")) for result in (expected, actual)]
-        assert standing[0] == standing[1], f"{place}\n{case[0].steps}\n{case[1:]}"
-        sums, drawn, lists = (net(actual.collected(f"{place} drawn {label}")) for label in ("sums", "drawn", "lists"))
+    for index, case in enumerate(cases):
+        standing = [net(result.collected(f"{index} plain mapped")) for result in (expected, actual)]
+        assert standing[0] == standing[1], f"{index}\n{case[0].steps}\n{case[1:]}"
+        sums, drawn, lists = (net(actual.collected(f"{index} drawn {label}")) for label in ("sums", "drawn", "lists"))
         assert sorted(map(repr, sums)) == sorted(repr(entry[0]) for _, entry in drawn)
         listed = [entry for _, entries in lists for entry in entries]
         assert sorted(listed, key=repr) == sorted((entry for _, entry in drawn), key=repr)

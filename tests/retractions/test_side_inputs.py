@@ -87,8 +87,8 @@ def test_a_static_side_window_whose_values_are_all_retracted_is_absent() -> None
 
 
 def many_windows(window_fn: dm.WindowFn, windows: int) -> StaticSide:
-    held = [interval(2 * place * SECOND, (2 * place + 2) * SECOND) for place in range(windows)]
-    return StaticSide(SideInput(Ref("side"), "iter"), [record(place, at) for place, at in enumerate(held)], window_fn)
+    held = [interval(2 * index * SECOND, (2 * index + 2) * SECOND) for index in range(windows)]
+    return StaticSide(SideInput(Ref("side"), "iter"), [record(index, at) for index, at in enumerate(held)], window_fn)
 
 
 @pytest.mark.parametrize("window_fn", [dm.FixedWindows(2), dm.Sessions(2)])

@@ -110,14 +110,14 @@ def test_a_stream_on_spark_emits_the_retractions_of_the_local_runner(
     build = every_way(cases)
     expected = run(dm.LocalRunner(), build)
     actual = run(streaming(spark, tmp_path, max_rows_per_batch=rows, shards=shards), build)
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         for sink in SINKS:
-            label = f"{place} {sink}"
+            label = f"{index} {sink}"
             problem = difference(seen(expected.collected(label)), seen(actual.collected(label)))
             assert not problem, f"{label}: {problem}\n{case[0].steps}\n{case[1:]}"
     assert counters(actual) == counters(expected)
     for sink in SINKS[:-1]:
-        records = [record for place in range(len(cases)) for record in actual.collected(f"{place} {sink}")]
+        records = [record for index in range(len(cases)) for record in actual.collected(f"{index} {sink}")]
         assert any(record.is_retraction for record in records), sink
 
 
@@ -127,10 +127,10 @@ def test_a_bounded_job_on_spark_ends_with_the_result_of_the_local_runner(spark: 
     build = every_way(cases)
     expected = run(dm.LocalRunner(), build)
     actual = run(dm.SparkRunner(spark), build)
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         for sink in SINKS[:-1]:
-            standing = [_standing(result.collected(f"{place} {sink}")) for result in (expected, actual)]
-            assert standing[0] == standing[1], f"{place} {sink}\n{case[0].steps}\n{case[1:]}"
+            standing = [_standing(result.collected(f"{index} {sink}")) for result in (expected, actual)]
+            assert standing[0] == standing[1], f"{index} {sink}\n{case[0].steps}\n{case[1:]}"
 
 
 def _standing(records: list[Record]) -> list[str]:

@@ -57,7 +57,7 @@ def test_lifted_groupings_give_the_same_records_and_counters(
     rows.sort(key=lambda row: row[3])
     for number in range(files):
         mine = rows[number::files]
-        columns = {name: [row[place] for row in mine] for place, name in enumerate(("key", "value", "at", "tick"))}
+        columns = {name: [row[index] for row in mine] for index, name in enumerate(("key", "value", "at", "tick"))}
         pq.write_table(pa.table(columns, schema=_SCHEMA), folder / f"{number}.parquet")
 
     def build(p: dm.Pipeline, keys: Any) -> None:

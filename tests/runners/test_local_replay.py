@@ -67,9 +67,9 @@ def test_the_distribution_of_rows_over_files_does_not_change_the_panes(tmp_path:
     for files in (1, 2, 3):
         folder = tmp_path / str(files)
         folder.mkdir()
-        for place in range(files):
-            rows_of_file = [row for row in rows if row[1] % files == place]
-            write_seconds(folder / f"{place}.parquet", rows_of_file)
+        for index in range(files):
+            rows_of_file = [row for row in rows if row[1] % files == index]
+            write_seconds(folder / f"{index}.parquet", rows_of_file)
     windowing = fixed(EARLY_AND_LATE, lateness=20)
     of_one_file, *others = [replay(tmp_path / str(files), windowing) for files in (1, 2, 3)]
     assert len(of_one_file) > 4

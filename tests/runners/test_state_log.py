@@ -24,17 +24,17 @@ from dataflow_model.runners.sharded.tasks.shard_state import ShardState
 from dataflow_model.runners.sharded.tasks.task import Task
 from dataflow_model.testing.proving.micro_batches import MemoryStore
 
-Place = tuple[str, bytes]
+OwnerKey = tuple[str, bytes]
 
 
-def by_owner(entries: dict[Place, Any]) -> Entries:
+def by_owner(entries: dict[OwnerKey, Any]) -> Entries:
     divided: Entries = {}
     for (owner, key), entry in entries.items():
         divided.setdefault(owner, {})[key] = entry
     return divided
 
 
-def by_place(entries: Entries) -> dict[Place, Any]:
+def by_owner_and_key(entries: Entries) -> dict[OwnerKey, Any]:
     return {(owner, key): entry for owner, of_owner in entries.items() for key, entry in of_owner.items()}
 
 
@@ -42,18 +42,18 @@ def by_place(entries: Entries) -> dict[Place, Any]:
 class Worker:
     """What a worker keeps beside the log: its copy of the state, and which keys each record holds."""
 
-    entries: dict[Place, Any] = attrs.field(factory=dict)
+    entries: dict[OwnerKey, Any] = attrs.field(factory=dict)
     contents: Contents = attrs.field(factory=Contents)
     token: str = ""
 
-    def append(self, store: MemoryStore, changes: dict[Place, Any], meta: Any = None) -> None:
+    def append(self, store: MemoryStore, changes: dict[OwnerKey, Any], meta: Any = None) -> None:
         log = opened(store)
         self._apply([by_owner(changes)])
         self.token = log.append(
             Delta(meta, by_owner(changes)), lambda owner: lambda key: self.entries.get((owner, key)), self.contents
         )
         assert list(self.contents.keys) == [record.identity for record in log.records]
-        assert by_place(self.contents.newest).keys() == self.entries.keys()
+        assert by_owner_and_key(self.contents.newest).keys() == self.entries.keys()
 
     def catch_up(self, store: MemoryStore) -> None:
         log = opened(store)
@@ -70,8 +70,8 @@ class Worker:
 
     def _apply(self, deltas: list[Entries]) -> None:
         for entries in deltas:
-            self.entries |= by_place(entries)
-        self.entries = {place: entry for place, entry in self.entries.items() if entry is not None}
+            self.entries |= by_owner_and_key(entries)
+        self.entries = {owner_key: entry for owner_key, entry in self.entries.items() if entry is not None}
 
 
 def opened(store: MemoryStore) -> StateLog:
@@ -87,11 +87,11 @@ def deltas_since(store: MemoryStore, token: str) -> list[Delta]:
     return list(map(log.read, missed))
 
 
-def place(name: str) -> Place:
+def owner_key(name: str) -> OwnerKey:
     return "sums", name.encode()
 
 
-def contents(store: MemoryStore) -> dict[Place, Any]:
+def contents(store: MemoryStore) -> dict[OwnerKey, Any]:
     fresh = Worker()
     fresh.catch_up(store)
     return fresh.entries
@@ -108,39 +108,39 @@ def test_a_new_shard_has_no_token_and_no_entries() -> None:
 
 def test_reading_the_log_returns_the_newest_entry_of_each_key() -> None:
     store, worker = MemoryStore(), Worker()
-    worker.append(store, {place("a"): 1, place("b"): 1}, meta="first")
-    worker.append(store, {place("a"): 2, place("b"): None}, meta="second")
-    assert contents(store) == {place("a"): 2}
+    worker.append(store, {owner_key("a"): 1, owner_key("b"): 1}, meta="first")
+    worker.append(store, {owner_key("a"): 2, owner_key("b"): None}, meta="second")
+    assert contents(store) == {owner_key("a"): 2}
     deltas = deltas_since(store, "")
     assert deltas[-1].meta == "second"
 
 
 def test_a_worker_with_an_older_copy_reads_only_the_newer_records() -> None:
     store, worker = MemoryStore(), Worker()
-    worker.append(store, {place("a"): 1})
+    worker.append(store, {owner_key("a"): 1})
     token = worker.token
-    worker.append(store, {place("b"): 2})
-    assert deltas_since(store, token) == [Delta(None, by_owner({place("b"): 2}))]
+    worker.append(store, {owner_key("b"): 2})
+    assert deltas_since(store, token) == [Delta(None, by_owner({owner_key("b"): 2}))]
     assert deltas_since(store, worker.token) == []
 
 
 def test_a_worker_with_an_unknown_token_cannot_catch_up_by_changes() -> None:
     store = MemoryStore()
-    Worker().append(store, {place("a"): 1})
+    Worker().append(store, {owner_key("a"): 1})
     assert opened(store).since("another attempt's") is None
 
 
 def test_a_worker_with_changes_of_a_superseded_attempt_cannot_catch_up() -> None:
     store, zombie = MemoryStore(), Worker()
-    zombie.append(store, {place("a"): 1})
+    zombie.append(store, {owner_key("a"): 1})
     committed = store.copied()
-    zombie.append(store, {place("a"): 666})  # never became durable
+    zombie.append(store, {owner_key("a"): 666})  # never became durable
     other = Worker()
     other.catch_up(committed)
-    other.append(committed, {place("a"): 2})
+    other.append(committed, {owner_key("a"): 2})
     assert opened(committed).since(zombie.token) is None
     zombie.catch_up(committed)
-    assert zombie.entries == {place("a"): 2}
+    assert zombie.entries == {owner_key("a"): 2}
 
 
 # Merging.
@@ -149,28 +149,28 @@ def test_a_worker_with_changes_of_a_superseded_attempt_cannot_catch_up() -> None
 def test_the_number_of_records_stays_small_however_many_are_appended() -> None:
     store, worker = MemoryStore(), Worker()
     for number in range(200):
-        worker.append(store, {place(str(number % 10)): number})
+        worker.append(store, {owner_key(str(number % 10)): number})
     records = opened(store).records
     assert len(records) <= 4 * (FAN_IN - 1)
     assert len(store.parts) == sum(len(record.checksums) for record in records)
-    assert contents(store) == {place(str(digit)): 190 + digit for digit in range(10)}
+    assert contents(store) == {owner_key(str(digit)): 190 + digit for digit in range(10)}
 
 
 def test_merging_the_oldest_records_forgets_removed_keys() -> None:
     store, worker = MemoryStore(), Worker()
-    worker.append(store, {place("a"): 1, place("b"): 1})
+    worker.append(store, {owner_key("a"): 1, owner_key("b"): 1})
     for _ in range(FAN_IN - 1):
-        worker.append(store, {place("a"): None})
+        worker.append(store, {owner_key("a"): None})
     (record,) = opened(store).records
     assert record.level == 1
-    assert deltas_since(store, "") == [Delta(None, by_owner({place("b"): 1}))]
+    assert deltas_since(store, "") == [Delta(None, by_owner({owner_key("b"): 1}))]
     assert list(worker.contents.keys.values()) == [{"sums": (b"b",)}]
-    assert by_place(worker.contents.newest).keys() == {place("b")}
+    assert by_owner_and_key(worker.contents.newest).keys() == {owner_key("b")}
 
 
 def test_a_key_that_was_created_and_removed_within_a_merge_is_forgotten() -> None:
     store, worker = MemoryStore(), Worker()
-    for changes in ({}, {}, {place("a"): None, place("d"): 0}, {place("d"): None}):
+    for changes in ({}, {}, {owner_key("a"): None, owner_key("d"): 0}, {owner_key("d"): None}):
         worker.append(store, changes)
     (record,) = opened(store).records
     assert record.level == 1
@@ -180,9 +180,9 @@ def test_a_key_that_was_created_and_removed_within_a_merge_is_forgotten() -> Non
 def test_a_worker_that_read_a_record_since_merged_does_not_miss_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_log, "FEW_OUTDATED", 0)
     store, worker, behind = MemoryStore(), Worker(), Worker()
-    behind.append(store, {place("a"): 0})
+    behind.append(store, {owner_key("a"): 0})
     worker.catch_up(store)
-    for changes in ({}, {}, {place("a"): None, place("b"): None}, {}):
+    for changes in ({}, {}, {owner_key("a"): None, owner_key("b"): None}, {}):
         worker.append(store, changes)
     behind.catch_up(store)
     assert behind.entries == {}
@@ -191,22 +191,22 @@ def test_a_worker_that_read_a_record_since_merged_does_not_miss_deletions(monkey
 def test_merging_newer_records_keeps_the_deletions_of_entries_in_older_ones() -> None:
     store, worker = MemoryStore(), Worker()
     for number in range(FAN_IN):
-        worker.append(store, {place("a"): number})
+        worker.append(store, {owner_key("a"): number})
     for _ in range(FAN_IN - 1):
-        worker.append(store, {place("a"): None})
-    worker.append(store, {place("b"): 1})
+        worker.append(store, {owner_key("a"): None})
+    worker.append(store, {owner_key("b"): 1})
     assert [record.level for record in opened(store).records] == [1, 1]
-    assert contents(store) == {place("b"): 1}
+    assert contents(store) == {owner_key("b"): 1}
 
 
 def test_a_delta_of_several_values_is_assembled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_log, "PART_BYTES", 1_000)
     store, worker = MemoryStore(), Worker()
-    worker.append(store, {place("a"): bytes(range(256)) * 20})
+    worker.append(store, {owner_key("a"): bytes(range(256)) * 20})
     assert len(store.parts) > 5
-    assert contents(store) == {place("a"): bytes(range(256)) * 20}
+    assert contents(store) == {owner_key("a"): bytes(range(256)) * 20}
     for _ in range(FAN_IN):
-        worker.append(store, {place("a"): 1})
+        worker.append(store, {owner_key("a"): 1})
     assert len(store.parts) == len(opened(store).records)
 
 
@@ -216,10 +216,10 @@ def test_each_micro_batch_writes_in_proportion_to_its_changes_and_the_log_to_the
     monkeypatch.setattr(state_log, "MOST_MERGED", 4)
     monkeypatch.setattr(state_log, "FEW_OUTDATED", 4)
     store, worker = MemoryStore(), Worker()
-    worker.append(store, {place(str(number)): 0 for number in range(100)})
+    worker.append(store, {owner_key(str(number)): 0 for number in range(100)})
     written = []
     for number in range(1, 200):
-        worker.append(store, {place(str((7 * number + step) % 100)): number for step in range(8)})
+        worker.append(store, {owner_key(str((7 * number + step) % 100)): number for step in range(8)})
         written.append(len(opened(store).read(opened(store).records[-1]).entries["sums"]))
     assert max(written) <= 16
     assert worker.contents.count() <= 2 * 100 + 4 + 16
@@ -231,11 +231,11 @@ def test_removed_keys_do_not_reappear_when_old_records_are_moved(monkeypatch: py
     monkeypatch.setattr(state_log, "MOST_MERGED", 0)
     monkeypatch.setattr(state_log, "FEW_OUTDATED", 2)
     store, worker = MemoryStore(), Worker()
-    worker.append(store, {place("a"): 1, place("b"): 1, place("c"): 1})
-    worker.append(store, {place("a"): None})
+    worker.append(store, {owner_key("a"): 1, owner_key("b"): 1, owner_key("c"): 1})
+    worker.append(store, {owner_key("a"): None})
     for number in range(20):
-        worker.append(store, {place("b"): number})
-        assert contents(store) == {place("b"): number, place("c"): 1}
+        worker.append(store, {owner_key("b"): number})
+        assert contents(store) == {owner_key("b"): number, owner_key("c"): 1}
     assert len(opened(store).records) < 10
 
 
@@ -253,7 +253,7 @@ CHANGES = st.dictionaries(
     st.integers(0, 8),
 )
 def test_the_log_behaves_like_a_dict_under_any_sequence_of_changes(
-    steps: list[tuple[int, dict[Place, Any], bool]], most_merged: int, few_outdated: int
+    steps: list[tuple[int, dict[OwnerKey, Any], bool]], most_merged: int, few_outdated: int
 ) -> None:
     """Three workers take turns; an attempt that is not durable leaves its worker ahead of the log."""
     with pytest.MonkeyPatch.context() as patch:
@@ -262,9 +262,9 @@ def test_the_log_behaves_like_a_dict_under_any_sequence_of_changes(
         check_sequence(steps)
 
 
-def check_sequence(steps: list[tuple[int, dict[Place, Any], bool]]) -> None:
+def check_sequence(steps: list[tuple[int, dict[OwnerKey, Any], bool]]) -> None:
     """Compare with a plain dict."""
-    store, model = MemoryStore(), dict[Place, Any]()
+    store, model = MemoryStore(), dict[OwnerKey, Any]()
     workers = [Worker() for _ in range(3)]
     for number, changes, durable in steps:
         worker = workers[number]
@@ -282,7 +282,7 @@ def check_sequence(steps: list[tuple[int, dict[Place, Any], bool]]) -> None:
 
 def test_a_value_that_fails_its_checksum_is_an_error_that_names_the_shard() -> None:
     store = MemoryStore()
-    Worker().append(store, {place("a"): "x" * 100})
+    Worker().append(store, {owner_key("a"): "x" * 100})
     ((at, payload),) = store.parts.items()
     store.parts[at] = payload[:-1] + bytes([payload[-1] ^ 1])
     with pytest.raises(
@@ -294,7 +294,7 @@ def test_a_value_that_fails_its_checksum_is_an_error_that_names_the_shard() -> N
 
 def test_a_missing_value_is_an_error_that_names_the_shard() -> None:
     store = MemoryStore()
-    Worker().append(store, {place("a"): 1})
+    Worker().append(store, {owner_key("a"): 1})
     store.parts.clear()
     with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: part 0 of record 0 is missing"):
         deltas_since(store, "")
@@ -308,7 +308,7 @@ def test_a_head_without_records_is_an_error_that_names_the_shard() -> None:
 def test_state_of_a_newer_version_is_refused_with_the_shard_named(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     monkeypatch.setattr(durable_records, "FORMAT", FORMAT + 1)
-    Worker().append(store, {place("a"): 1})
+    Worker().append(store, {owner_key("a"): 1})
     monkeypatch.undo()
     with pytest.raises(
         CheckpointMismatch,
@@ -322,11 +322,11 @@ def test_a_record_of_another_format_below_a_head_of_this_one_is_refused_with_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store, worker = MemoryStore(), Worker()
-    worker.append(store, {place("a"): 1})
+    worker.append(store, {owner_key("a"): 1})
     (record,) = opened(store).records
     monkeypatch.setattr(durable_records, "FORMAT", FORMAT + 1)
     (at,) = store.parts
-    store.parts[at] = seal(Delta(None, by_owner({place("a"): 1})))
+    store.parts[at] = seal(Delta(None, by_owner({owner_key("a"): 1})))
     monkeypatch.undo()
     store.put_head(seal([attrs.evolve(record, checksums=(zlib.crc32(store.parts[at]),))]))
     with pytest.raises(CheckpointMismatch, match=f"shard 3 of stage 1 was written in format {FORMAT + 1}"):
@@ -336,7 +336,7 @@ def test_a_record_of_another_format_below_a_head_of_this_one_is_refused_with_the
 def test_a_head_with_any_bit_flipped_or_any_byte_gone_is_an_error_that_names_the_shard() -> None:
     store, worker = MemoryStore(), Worker()
     for number in range(3):
-        worker.append(store, {place("a"): number})
+        worker.append(store, {owner_key("a"): number})
     head = store.head
     assert head is not None
     flipped = [

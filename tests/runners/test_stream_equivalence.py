@@ -30,8 +30,8 @@ def test_replayed_histories_give_the_panes_of_a_run_without_a_checkpoint(
     build = replayed(tmp_path / "rows", grouping, rng.choice([0, 10, 20]))
     expected = run(dm.LocalRunner(), build)
     actual = run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=rows_per_batch), build)
-    for place, strategy in enumerate(grouping):
-        label = f"panes {place}"
+    for index, strategy in enumerate(grouping):
+        label = f"panes {index}"
         problem = difference(seen(expected.collected(label)), seen(actual.collected(label)))
         assert not problem, f"{label}: {problem}\n{strategy}"
     assert counters(actual) == counters(expected)

@@ -35,8 +35,8 @@ def warned(trigger: dm.Trigger, fn: dm.DoFn, *between: Any) -> list[str]:
     p = dm.Pipeline()
     windows = dm.Window.into(dm.FixedWindows(60)).trigger(trigger, may_lose_data=True)
     pcoll: Any = p | dm.Create([("a", 1)]) | windows | "sums" >> dm.Sum.per_key()
-    for place, transform in enumerate(between):
-        pcoll = pcoll | f"step {place}" >> transform
+    for index, transform in enumerate(between):
+        pcoll = pcoll | f"step {index}" >> transform
     _ = pcoll | "sorted" >> dm.ParDo(fn)
     return plan_warnings(p)
 

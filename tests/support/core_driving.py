@@ -286,9 +286,9 @@ def rows_of(output: Bundle) -> Iterator[tuple[Any, ...]]:
 def chunk_of(part: Sequence[Instant]) -> Chunk:
     """Return instants as a machine takes them."""
     elements = PlacedBundle()
-    for place, now in enumerate(part):
-        elements.add(place, bundle_of(now.elements))
-    signals = {place: now.signals for place, now in enumerate(part) if now.signals}
+    for index, now in enumerate(part):
+        elements.add(index, bundle_of(now.elements))
+    signals = {index: now.signals for index, now in enumerate(part) if now.signals}
     return Chunk(
         Instants([now.clock for now in part], [now.closes for now in part], signals),
         elements,

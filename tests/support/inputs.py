@@ -56,7 +56,7 @@ def write_replay(folder: Path, rng: random.Random, *, cases: int, files: int, ro
 
 def write_seconds(path: Path, rows: list[Row]) -> None:
     """Write a file of rows whose times are in seconds."""
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(("at", "seen", "value"))}
+    columns = {name: [row[index] for row in rows] for index, name in enumerate(("at", "seen", "value"))}
     micros = {name: [number * 10**6 for number in columns[name]] for name in ("at", "seen")}
     pq.write_table(pa.table({**micros, "value": columns["value"]}), path)
 
@@ -65,4 +65,4 @@ def write_history(file: Path, rows: Sequence[tuple[int, int, str, int]]) -> None
     """Write rows of (event time, when it was seen, key, number)."""
     file.parent.mkdir(parents=True, exist_ok=True)
     names = ("at", "seen", "key", "n")
-    pq.write_table(pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)}), file)
+    pq.write_table(pa.table({name: [row[index] for row in rows] for index, name in enumerate(names)}), file)

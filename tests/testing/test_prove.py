@@ -52,9 +52,9 @@ QUICK = {(0, 0), (1, 2), (2, 1)}
 @pytest.mark.parametrize(
     ("fn", "how"),
     [
-        pytest.param(fn, how, marks=[] if (number, place) in QUICK else pytest.mark.slow)
+        pytest.param(fn, how, marks=[] if (number, index) in QUICK else pytest.mark.slow)
         for number, fn in enumerate(WINDOWS)
-        for place, how in enumerate(MODES)
+        for index, how in enumerate(MODES)
     ],
 )
 def test_a_mean_under_every_mode_keeps_the_laws(fn: dm.WindowFn, how: str) -> None:

@@ -27,8 +27,8 @@ def warned(*transforms: Any) -> list[str]:
     """Return the warnings of a run with these transforms, one after the other."""
     p = dm.Pipeline()
     pcoll: Any = p | SCRIPT
-    for place, transform in enumerate(transforms):
-        pcoll = pcoll | f"step {place}" >> transform
+    for index, transform in enumerate(transforms):
+        pcoll = pcoll | f"step {index}" >> transform
     _ = pcoll | dm.io.Collect()
     return plan_warnings(p)
 

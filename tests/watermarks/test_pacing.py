@@ -31,13 +31,13 @@ NAMES = tuple(f"{letter}.parquet" for letter in "abcde")
 def one_after_the_other() -> dict[str, list[int]]:
     """Return the clocks of files of which each begins where the one before it ends."""
     return {
-        f"{name}.parquet": [place * 1_000 + second for second in range(1_000)] for place, name in enumerate("abcde")
+        f"{name}.parquet": [index * 1_000 + second for second in range(1_000)] for index, name in enumerate("abcde")
     }
 
 
 def side_by_side() -> dict[str, list[int]]:
     """Return the clocks of files that cover the same time."""
-    return {name: list(range(place, 5_000, 5)) for place, name in enumerate(NAMES)}
+    return {name: list(range(index, 5_000, 5)) for index, name in enumerate(NAMES)}
 
 
 def dense_and_thin() -> dict[str, list[int]]:

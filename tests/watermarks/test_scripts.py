@@ -137,10 +137,10 @@ def test_micro_batch_mode_with_an_interval_of_a_minute_emits_changed_windows_as_
     runner = dm.LocalRunner(mode="microbatch", interval="1 minute")
     panes = run_script(paper_script(), FIXED, dm.Sum(), runner)
     expected = FIGURES["figures"]["6G_fixed_2m_micro_batch_1m"]
-    for place in range(4):
-        start = dm.event_time(f"{DAY}T12:0{2 * place}:00Z")
+    for index in range(4):
+        start = dm.event_time(f"{DAY}T12:0{2 * index}:00Z")
         of_window = [pane for pane in panes if pane.window.start == start]
-        assert [pane.value for pane in of_window] == expected[f"w{place}"]
+        assert [pane.value for pane in of_window] == expected[f"w{index}"]
         assert {pane.info.timing.name for pane in of_window} == {"EARLY"}
         assert all(int(pane.processing_time) % 60_000_000 == 0 for pane in of_window)
 

@@ -17,7 +17,7 @@ SEGMENT = 1 << 18
 
 def _entries(table: ByteTable, keys: list[bytes]) -> dict[bytes, bytes]:
     joined = Joined.of(*table.joined(keys))
-    return {encoded: joined.entry(place) for place, encoded in enumerate(joined.keys) if encoded is not None}
+    return {encoded: joined.entry(index) for index, encoded in enumerate(joined.keys) if encoded is not None}
 
 
 @given(STEPS)
@@ -50,7 +50,7 @@ def test_growing_the_entries_of_a_byte_table_leaves_little_memory_unused() -> No
 def test_memory_of_removed_keys_is_used_again() -> None:
     table = ByteTable()
     for number in range(20):
-        keys = [b"%d %d" % (number, place) for place in range(1_000)]
+        keys = [b"%d %d" % (number, index) for index in range(1_000)]
         table.put(dict.fromkeys(keys, bytes(600)))
         for key in keys:
             assert table.pop(key) == bytes(600)

@@ -369,7 +369,7 @@ def test_panes_are_numbered_consecutively_when_two_signals_fire_at_one_instant()
     trigger = dm.Repeatedly(dm.AfterAny(dm.AfterSignal("go"), dm.AfterSignal("stop")))
     strategy = scripting.fixed(trigger).accumulating_and_retracting().strategy
     instants = list(instants_of(scripting.script("e 1@1, e 2@12, p 1, e 4@2, e 8@13, p 2, w +inf"), strategy, ()))
-    both = [attrs.evolve(now, signals=("stop", "go") if place in {2, 5} else ()) for place, now in enumerate(instants)]
+    both = [attrs.evolve(now, signals=("stop", "go") if index in {2, 5} else ()) for index, now in enumerate(instants)]
     objects, core = (answer_of(machine, both, [3]) for machine in machines(strategy, dm.Sum(), ()))
     assert core == objects
 

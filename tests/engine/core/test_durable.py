@@ -333,8 +333,8 @@ def test_a_key_is_restored_when_it_is_used_and_no_earlier() -> None:
         for now in instants
     ]
     keys = []
-    for place, now in enumerate(by_key[:6]):
-        if place == 3:
+    for index, now in enumerate(by_key[:6]):
+        if index == 3:
             run.take_turns("core")
         run.run([now])
         keys.append(keys_in_columns(run.machine))

@@ -42,13 +42,13 @@ def redelivered(draw: st.DrawFn, script: TestStream, share: float) -> TestStream
     random = draw(st.randoms(use_true_random=False))
     steps: list[Any] = []
     again: dict[int, list[Any]] = {}
-    for place, step in enumerate(script.steps):
+    for index, step in enumerate(script.steps):
         steps.append(step)
         if isinstance(step, AddStep):
             for element in step.elements:
                 while random.random() < share:
-                    again.setdefault(random.randrange(place, len(script.steps)), []).append(element)
-        copies = again.pop(place, [])
+                    again.setdefault(random.randrange(index, len(script.steps)), []).append(element)
+        copies = again.pop(index, [])
         if copies and isinstance(step, AddStep) and random.random() < 0.5:
             steps[-1] = AddStep((*step.elements, *copies))
         elif copies:

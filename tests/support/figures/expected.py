@@ -72,9 +72,9 @@ def check(name: str, panel: int, panes: Sequence[Pane], *, batch: bool = False) 
         _check_by_window(
             panes,
             [
-                {"window": dm.IntervalWindow(at(f"12:0{2 * place}"), at(f"12:0{2 * place + 2}")), **_value(value)}
-                for place in range(4)
-                for value in it[f"w{place}"]
+                {"window": dm.IntervalWindow(at(f"12:0{2 * index}"), at(f"12:0{2 * index + 2}")), **_value(value)}
+                for index in range(4)
+                for value in it[f"w{index}"]
             ],
         )
     else:

@@ -213,9 +213,9 @@ def many(number: int, *, scripts: int, chains: int) -> dict[str, tuple[TestStrea
     pick = random.Random(number).choice
     drawn = [_script(pick) for _ in range(scripts)]
     return {
-        f"{place}.{place_of_chain}": (stream, chain(pick, pick([2, 2, 3])))
-        for place, stream in enumerate(drawn)
-        for place_of_chain in range(chains)
+        f"{index}.{index_of_chain}": (stream, chain(pick, pick([2, 2, 3])))
+        for index, stream in enumerate(drawn)
+        for index_of_chain in range(chains)
     }
 
 

@@ -253,8 +253,8 @@ def _rows(case: Case, result: Any, folder: Path, seen: list[Any]) -> list[_Row]:
         case Reader.VALUES:
             scale = 1_000_000
             return [
-                _Row(key, value, (start // scale, end // scale), place)
-                for place, (key, value, start, end) in enumerate(seen)
+                _Row(key, value, (start // scale, end // scale), index)
+                for index, (key, value, start, end) in enumerate(seen)
             ]
         case Reader.RECORDS | Reader.PARTS | Reader.WHOLES:
             return [

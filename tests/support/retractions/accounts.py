@@ -33,7 +33,7 @@ class Account:
             if not record.is_retraction:
                 self.standing.append(record)
                 continue
-            taken = [place for place, before in enumerate(self.standing) if _same(before, record)]
+            taken = [index for index, before in enumerate(self.standing) if _same(before, record)]
             assert taken, f"{record} takes back what does not stand"
             del self.standing[taken[0]]
         return self
@@ -130,8 +130,8 @@ def ticking(script: TestStream) -> TestStream:
 def ends_of_ticks(script: TestStream) -> list[int]:
     """Return the numbers of the steps at which everything that waited for a tick's end has fired."""
     return [
-        place
-        for place, (step, following) in enumerate(zip(script.steps, (*script.steps, None)[1:], strict=True))
+        index
+        for index, (step, following) in enumerate(zip(script.steps, (*script.steps, None)[1:], strict=True))
         if isinstance(step, ClockStep) and not isinstance(following, ClockStep)
     ]
 

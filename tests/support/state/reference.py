@@ -31,7 +31,7 @@ class Pending:
 
 
 @attrs.define(eq=False)
-class Place:
+class Cell:
     """One key and window; total, last, seen and notes follow from the values kept since the last wipe."""
 
     key: str
@@ -57,7 +57,7 @@ class Reference:
     counters: dict[str, int] = attrs.field(
         factory=lambda: {"elements_in": 0, "dropped_because_late": 0, "timers_fired": 0}
     )
-    places: list[Place] = attrs.field(factory=list)
+    cells: list[Cell] = attrs.field(factory=list)
     standing: int = NEVER
     out: list[tuple[Any, Any, int, int]] = attrs.field(factory=list)
 
@@ -86,9 +86,9 @@ class Reference:
     def sorts(self) -> bool:
         return self.kind is Sorter
 
-    def expiry(self, place: Place) -> int:
+    def expiry(self, cell: Cell) -> int:
         late = 0 if self.sorts else int(self.strategy.allowed_lateness)
-        return min(int(place.window.end) + late, END)
+        return min(int(cell.window.end) + late, END)
 
     def passed(self) -> int:
         """Return the last event time that has had its turn."""
@@ -100,135 +100,135 @@ class Reference:
         self.watermark = max(self.watermark, watermark)
         while True:
             due: list[Any] = []
-            for place in self.places:
+            for cell in self.cells:
                 due += [
-                    (timer.stands, place.rank(), timer.when, 1, timer.number, place, timer)
-                    for timer in place.timers
+                    (timer.stands, cell.rank(), timer.when, 1, timer.number, cell, timer)
+                    for timer in cell.timers
                     if timer.domain == "event"
                 ]
-                due += [(when, place.rank(), when, 0, number, place, it) for when, number, it in place.waiting]
-                end = self.expiry(place)
-                due.append((end, place.rank(), end, 2, 0, place, None))
+                due += [(when, cell.rank(), when, 0, number, cell, it) for when, number, it in cell.waiting]
+                end = self.expiry(cell)
+                due.append((end, cell.rank(), end, 2, 0, cell, None))
             due = [entry for entry in due if entry[0] <= self.passed()]
             if not due:
                 break
-            at, _, when, kind, number, place, it = min(due, key=lambda entry: entry[:5])
+            at, _, when, kind, number, cell, it = min(due, key=lambda entry: entry[:5])
             self.standing = at
             if kind == 0:
-                place.waiting.remove((when, number, it))
-                self.act(place, it, when)
+                cell.waiting.remove((when, number, it))
+                self.act(cell, it, when)
             elif kind == 1:
-                self.fire(place, it, self.clock)
+                self.fire(cell, it, self.clock)
             else:
-                self.expire(place)
+                self.expire(cell)
         self.standing = NEVER
 
     def tick(self, until: int) -> None:
         while True:
             due = [
-                (timer.when, place.rank(), timer.number, place, timer)
-                for place in self.places
-                for timer in place.timers
+                (timer.when, cell.rank(), timer.number, cell, timer)
+                for cell in self.cells
+                for timer in cell.timers
                 if timer.domain == "clock" and timer.when <= until
             ]
             if not due:
                 break
-            when, _, _, place, timer = min(due, key=lambda entry: entry[:3])
-            self.fire(place, timer, when)
-            self.catch_up(place, when)
+            when, _, _, cell, timer = min(due, key=lambda entry: entry[:3])
+            self.fire(cell, timer, when)
+            self.catch_up(cell, when)
 
-    def catch_up(self, place: Place, clock: int) -> None:
+    def catch_up(self, cell: Cell, clock: int) -> None:
         while True:
-            due = [timer for timer in place.timers if timer.domain == "event" and timer.when <= self.passed()]
+            due = [timer for timer in cell.timers if timer.domain == "event" and timer.when <= self.passed()]
             if not due:
                 return
-            self.fire(place, min(due, key=lambda timer: (timer.when, timer.number)), clock)
+            self.fire(cell, min(due, key=lambda timer: (timer.when, timer.number)), clock)
 
     # What happens ----------------------------------------------------------------------------------------------------
 
-    def place(self, key: str, window: Any) -> Place:
-        for place in self.places:
-            if place.key == key and place.window == window:
-                return place
-        place = Place(key, window)
-        self.places.append(place)
-        return place
+    def cell(self, key: str, window: Any) -> Cell:
+        for cell in self.cells:
+            if cell.key == key and cell.window == window:
+                return cell
+        cell = Cell(key, window)
+        self.cells.append(cell)
+        return cell
 
     def arrive(self, key: str, window: Any, actions: Any, at: int) -> None:
         now = self.passed()
-        if (self.sorts and NEVER < now >= at) or (not self.sorts and now >= self.expiry(Place(key, window))):
+        if (self.sorts and NEVER < now >= at) or (not self.sorts and now >= self.expiry(Cell(key, window))):
             self.counters["dropped_because_late"] += 1
             return
-        place = self.place(key, window)
+        cell = self.cell(key, window)
         if self.sorts:
             self.number += 1
-            place.waiting.append((at, self.number, actions))
+            cell.waiting.append((at, self.number, actions))
             return
-        self.act(place, actions, at)
-        self.catch_up(place, self.clock)
+        self.act(cell, actions, at)
+        self.catch_up(cell, self.clock)
 
-    def act(self, place: Place, actions: Any, at: int) -> None:
+    def act(self, cell: Cell, actions: Any, at: int) -> None:
         for action, *rest in actions:
             match action:
                 case "keep":
-                    place.bag.append(rest[0])
-                    place.kept.append(rest[0])
+                    cell.bag.append(rest[0])
+                    cell.kept.append(rest[0])
                 case "wipe":
-                    place.bag.clear()
-                    place.kept.clear()
+                    cell.bag.clear()
+                    cell.kept.clear()
                 case "event":
                     when = at + rest[0] * SECOND
-                    output = self.inside(place, when, at) if rest[2] is None else at + rest[2] * SECOND
-                    self.set(place, "event", rest[1], when, output)
+                    output = self.inside(cell, when, at) if rest[2] is None else at + rest[2] * SECOND
+                    self.set(cell, "event", rest[1], when, output)
                 case "clock":
-                    self.set(place, "clock", rest[1], self.clock + max(rest[0], 0) * SECOND, at)
+                    self.set(cell, "clock", rest[1], self.clock + max(rest[0], 0) * SECOND, at)
                 case "clear":
-                    self.clear(place, rest[0], rest[1])
-        seen = tuple(dict.fromkeys(value % 3 for value in place.kept))
-        notes = {value % 2: value for value in place.kept}
-        last = place.kept[-1] if place.kept else -1
-        observed = (tuple(place.bag), sum(place.kept), last, seen, tuple(notes.items()))
-        self.give(place, ("element", at, observed), at, self.clock)
+                    self.clear(cell, rest[0], rest[1])
+        seen = tuple(dict.fromkeys(value % 3 for value in cell.kept))
+        notes = {value % 2: value for value in cell.kept}
+        last = cell.kept[-1] if cell.kept else -1
+        observed = (tuple(cell.bag), sum(cell.kept), last, seen, tuple(notes.items()))
+        self.give(cell, ("element", at, observed), at, self.clock)
 
-    def fire(self, place: Place, timer: Pending, clock: int) -> None:
-        place.timers.remove(timer)
+    def fire(self, cell: Cell, timer: Pending, clock: int) -> None:
+        cell.timers.remove(timer)
         self.counters["timers_fired"] += 1
         domain, output = timer.domain, timer.output
         other = "clock" if domain == "event" else "event"
         match timer.tag:
             case "again":
-                place.bag.append(len(place.bag))
-                self.again(place, timer, 3, "back")
+                cell.bag.append(len(cell.bag))
+                self.again(cell, timer, 3, "back")
             case "back":
-                self.again(place, timer, -5 if domain == "event" else 0, "stop")
+                self.again(cell, timer, -5 if domain == "event" else 0, "stop")
             case "both" if other == "clock":
-                self.set(place, "clock", "stop", clock + 2 * SECOND, output)
+                self.set(cell, "clock", "stop", clock + 2 * SECOND, output)
             case "both":
-                self.set(place, "event", "stop", output - 2 * SECOND, output)
-        self.give(place, (domain, timer.when, timer.tag, output, tuple(place.bag)), output, clock)
+                self.set(cell, "event", "stop", output - 2 * SECOND, output)
+        self.give(cell, (domain, timer.when, timer.tag, output, tuple(cell.bag)), output, clock)
 
-    def again(self, place: Place, timer: Pending, seconds: int, tag: str) -> None:
+    def again(self, cell: Cell, timer: Pending, seconds: int, tag: str) -> None:
         when = timer.when + seconds * SECOND
         event = timer.domain == "event"
-        self.set(place, timer.domain, tag, when, self.inside(place, when, timer.output) if event else timer.output)
+        self.set(cell, timer.domain, tag, when, self.inside(cell, when, timer.output) if event else timer.output)
 
-    def expire(self, place: Place) -> None:
-        self.places.remove(place)
+    def expire(self, cell: Cell) -> None:
+        self.cells.remove(cell)
         if self.kind is Mourner:
-            at = int(place.window.max_timestamp)
-            self.give(place, ("expiry", place.key, at, tuple(place.bag)), at, self.clock)
+            at = int(cell.window.max_timestamp)
+            self.give(cell, ("expiry", cell.key, at, tuple(cell.bag)), at, self.clock)
 
-    def inside(self, place: Place, when: int, at: int) -> int:
-        return max(min(when, int(place.window.max_timestamp)), at)
+    def inside(self, cell: Cell, when: int, at: int) -> int:
+        return max(min(when, int(cell.window.max_timestamp)), at)
 
-    def clear(self, place: Place, domain: str, tag: str) -> None:
-        place.timers = [timer for timer in place.timers if (timer.domain, timer.tag) != (domain, tag)]
+    def clear(self, cell: Cell, domain: str, tag: str) -> None:
+        cell.timers = [timer for timer in cell.timers if (timer.domain, timer.tag) != (domain, tag)]
 
-    def set(self, place: Place, domain: str, tag: str, when: int, output: int) -> None:
-        self.clear(place, domain, tag)
+    def set(self, cell: Cell, domain: str, tag: str, when: int, output: int) -> None:
+        self.clear(cell, domain, tag)
         self.number += 1
         stands = max(when, self.standing)
-        place.timers.append(Pending(when, stands, self.number, domain, tag, output))
+        cell.timers.append(Pending(when, stands, self.number, domain, tag, output))
 
-    def give(self, place: Place, value: Any, at: int, clock: int) -> None:
-        self.out.append((value, place.window, at, clock))
+    def give(self, cell: Cell, value: Any, at: int, clock: int) -> None:
+        self.out.append((value, cell.window, at, clock))
