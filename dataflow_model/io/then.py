@@ -274,7 +274,8 @@ class ThenSource(ColumnSource):
                 f"`convert` must return a batch of Arrow with {batch.num_rows} rows, got {shown(rows)}",
                 hint="return pa.RecordBatch.from_pylist(rows, schema=…) with one row for each row, in their order",
             )
-        missing = [name for name in schema.names if name not in rows.schema.names]
+        given = frozenset(rows.schema.names)
+        missing = [name for name in schema.names if name not in given]
         if missing:
             raise SourceError(
                 f"the rows of {self.live.contents} have no column {missing[0]!r}, which {self.history.contents} has",
