@@ -14,13 +14,23 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.watermarks.origins import WatermarkOrigins
-from dataflow_model.runners.engine.bounded import files, rows
 from dataflow_model.testing import strategies
-from tests.laws.test_ticks_in_parts import COMBINERS, SIZES, check, keyed
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
 from tests.support.laws.examples import share_of_examples
-from tests.support.laws.held_rows import WHOLE, HeldRows, SortedRows, ran, replayed_rows
-from tests.support.upgrade.pipelines import Quiet
+from tests.support.laws.held_rows import (
+    COMBINERS,
+    SIZES,
+    WHOLE,
+    HeldRows,
+    SortedRows,
+    check,
+    keeping,
+    keyed,
+    most_held,
+    open_at_a_time,
+    ran,
+    replayed_rows,
+)
 
 if TYPE_CHECKING:
     from dataflow_model.plan.logical.strategy import WindowingStrategy
@@ -44,8 +54,7 @@ def test_groupings_one_behind_the_other(
         _ = first | "all firsts" >> dm.io.Collect()
         _ = first | "seconds" >> dm.Count.per_key() | "all seconds" >> dm.io.Collect()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "_MOST_OPEN", most_open)
+    with open_at_a_time(most_open):
         check(build, size, takes_dropped=takes_dropped)
 
 
@@ -81,16 +90,7 @@ def test_percentiles_of_the_watermark(source: HeldRows, percentile: float, size:
 @share_of_examples(0.5)
 @given(replayed_rows(), st.integers(1, 4), SIZES)
 def test_state_timers_ids_and_outputs_that_are_kept(source: HeldRows, modulus: int, size: int) -> None:
-    def build(p: dm.Pipeline) -> None:
-        pairs = keyed(p, source)
-        _ = pairs | "quiet" >> dm.ParDo(Quiet()) | "all quiet" >> dm.io.Collect()
-        once = pairs | "once" >> dm.Deduplicate(lambda pair: pair[1] % modulus, horizon="1 hour")
-        sessions = dm.Window.into(dm.Sessions(3)).trigger(dm.AfterWatermark(early=dm.AfterCount(1)))
-        counts = once | sessions.accumulating_and_retracting() | "counts" >> dm.Count.per_key()
-        swapped = counts | dm.Map(lambda pair: (pair[1], pair[0])).retractable("memoised")
-        _ = swapped | "by count" >> dm.Count.per_key() | "all by count" >> dm.io.Collect()
-
-    check(build, size)
+    check(lambda p: keeping(p, source, modulus), size)
 
 
 @share_of_examples(0.5)
@@ -134,21 +134,6 @@ def _source(kind: type[HeldRows], **origins: list[tuple[Any, ...]]) -> HeldRows:
     return kind(rows=origins, kind=pa.int64(), processing_time="seen")
 
 
-def _most_held(monkeypatch: pytest.MonkeyPatch, source: HeldRows) -> int:
-    """Return the greatest number of rows that a run in parts of six rows has read and not run."""
-    held = 0
-    arrivals = files.RowReader.arrivals
-
-    def watched(reader: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal held
-        held = max(held, reader.held)
-        return arrivals(reader, *arguments, **options)
-
-    monkeypatch.setattr(files.RowReader, "arrivals", watched)
-    ran(lambda p: keyed(p, source) | dm.Window.into(dm.FixedWindows(10)) | dm.Count.per_key() | dm.io.Collect(), 6)
-    return held
-
-
 @pytest.mark.parametrize(
     "origins",
     [
@@ -159,14 +144,12 @@ def _most_held(monkeypatch: pytest.MonkeyPatch, source: HeldRows) -> int:
     ],
     ids=["one", "one after the other", "the later one first", "side by side"],
 )
-def test_a_replay_of_sorted_origins_holds_a_part_and_not_its_input(
-    monkeypatch: pytest.MonkeyPatch, origins: dict[str, list[tuple[Any, ...]]]
-) -> None:
-    assert _most_held(monkeypatch, _source(SortedRows, **origins)) <= 24
+def test_a_replay_of_sorted_origins_holds_a_part_and_not_its_input(origins: dict[str, list[tuple[Any, ...]]]) -> None:
+    assert most_held(_source(SortedRows, **origins)) <= 24
 
 
-def test_a_replay_of_origins_that_may_not_be_sorted_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _most_held(monkeypatch, _source(HeldRows, a=_rows(300))) == 300
+def test_a_replay_of_origins_that_may_not_be_sorted_holds_them() -> None:
+    assert most_held(_source(HeldRows, a=_rows(300))) == 300
 
 
 def test_an_origin_that_is_sorted_only_by_its_own_word_is_an_error() -> None:

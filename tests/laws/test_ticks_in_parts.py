@@ -16,8 +16,7 @@ from dataflow_model.runners.engine.lifted import gathering
 from dataflow_model.testing import strategies
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
 from tests.support.laws.examples import share_of_examples
-from tests.support.laws.held_rows import WHOLE, HeldRows, held_rows, ran
-from tests.support.upgrade.pipelines import Quiet
+from tests.support.laws.held_rows import COMBINERS, SIZES, HeldRows, check, held_rows, keeping, keyed, ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,21 +24,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 pytestmark = [AT_THE_END_OF_TIME, pytest.mark.filterwarnings("ignore::dataflow_model.PlanWarning")]
-
-SIZES = st.integers(1, 9)
-COMBINERS = st.sampled_from([dm.Sum, dm.Count, dm.Mean, dm.Min, dm.Max])
-
-
-def check(build: Callable[[dm.Pipeline], Any], size: int, **options: bool) -> None:
-    records, counters, watermarks = ran(build, size, **options)
-    expected, counters_of_whole, watermarks_of_whole = ran(build, WHOLE, **options)
-    assert repr(records) == repr(expected)  # which tells -0.0 from 0.0
-    assert counters == counters_of_whole
-    assert watermarks == watermarks_of_whole
-
-
-def keyed(p: dm.Pipeline, source: HeldRows, label: str = "rows") -> Any:
-    return p | label >> dm.Read(source) | f"{label} by key" >> dm.WithKeys("key", value="value")
 
 
 @given(held_rows(), st.sampled_from([dm.FixedWindows(10), dm.SlidingWindows(20, 10)]), COMBINERS, SIZES, SIZES)
@@ -99,16 +83,7 @@ def test_reading_a_tick_in_chunks_does_not_change_percentiles_of_the_watermark(
 def test_reading_a_tick_in_chunks_does_not_change_state_timers_ids_and_memoised_outputs(
     source: HeldRows, modulus: int, size: int
 ) -> None:
-    def build(p: dm.Pipeline) -> None:
-        pairs = keyed(p, source)
-        _ = pairs | "quiet" >> dm.ParDo(Quiet()) | "all quiet" >> dm.io.Collect()
-        once = pairs | "once" >> dm.Deduplicate(lambda pair: pair[1] % modulus, horizon="1 hour")
-        sessions = dm.Window.into(dm.Sessions(3)).trigger(dm.AfterWatermark(early=dm.AfterCount(1)))
-        counts = once | sessions.accumulating_and_retracting() | "counts" >> dm.Count.per_key()
-        swapped = counts | dm.Map(lambda pair: (pair[1], pair[0])).retractable("memoised")
-        _ = swapped | "by count" >> dm.Count.per_key() | "all by count" >> dm.io.Collect()
-
-    check(build, size)
+    check(lambda p: keeping(p, source, modulus), size)
 
 
 @share_of_examples(0.5)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
 from dataflow_model.plan.watermarks.estimators import AdaptiveLateness
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
+from dataflow_model.runners.engine.bounded import files, rows
 from dataflow_model.runners.engine.bounded.execution import Execution
 from tests.support.laws.dropping import taking_dropped
+from tests.support.upgrade.pipelines import Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,10 +25,26 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.watermarks.estimators import Arrival
 
-__all__ = ["WHOLE", "HeldRows", "SortedRows", "held_rows", "ran", "replayed_rows"]
+__all__ = [
+    "COMBINERS",
+    "SIZES",
+    "WHOLE",
+    "HeldRows",
+    "SortedRows",
+    "check",
+    "held_rows",
+    "keeping",
+    "keyed",
+    "most_held",
+    "open_at_a_time",
+    "ran",
+    "replayed_rows",
+]
 
 WHOLE = 1_000_000
 """A size of parts that none of these inputs has."""
+SIZES = st.integers(1, 9)
+COMBINERS = st.sampled_from([dm.Sum, dm.Count, dm.Mean, dm.Min, dm.Max])
 _COUNTED = frozenset({"bundle_size", "bloom_hits", "bloom_false"})
 """What counts how the input is cut."""
 _BEHIND = dm.BoundedOutOfOrderness("2 seconds")
@@ -107,19 +127,19 @@ def replayed_rows(draw: st.DrawFn, *, is_sorted: bool | None = None) -> HeldRows
 
 
 def ran(
-    build: Callable[[dm.Pipeline], Any], rows: int, *, takes_dropped: bool = False
+    build: Callable[[dm.Pipeline], Any], size: int, *, takes_dropped: bool = False
 ) -> tuple[dict[str, list[Record]], Any, Any]:
     """Run a pipeline in parts of so many rows; return the records of each sink, the counters and the watermarks.
 
     Args:
         build: adds the transforms to the pipeline.
-        rows: the size of a part.
+        size: the size of a part.
         takes_dropped: whether the records that each grouping drops are collected too.
     """
     pipeline = dm.Pipeline()
     build(pipeline)
     plan = taking_dropped(pipeline.plan()) if takes_dropped else pipeline.plan()
-    execution = Execution.of(plan, 60_000_000, rows=rows)
+    execution = Execution.of(plan, 60_000_000, rows=size)
     records: dict[str, list[Record]] = {}
     for reached in execution.run():
         for sink, chunk in reached.items():
@@ -129,3 +149,52 @@ def ran(
         for label, counters in execution.metrics().items()
     }
     return {sink: of_sink for sink, of_sink in sorted(records.items()) if of_sink}, counted, execution.watermarks
+
+
+def check(build: Callable[[dm.Pipeline], Any], size: int, **options: bool) -> None:
+    """Check that a run in parts of a size has the records, counters and watermarks of a run in one part."""
+    records, counters, watermarks = ran(build, size, **options)
+    expected, counters_of_whole, watermarks_of_whole = ran(build, WHOLE, **options)
+    assert repr(records) == repr(expected)  # which tells -0.0 from 0.0
+    assert counters == counters_of_whole
+    assert watermarks == watermarks_of_whole
+
+
+def keyed(p: dm.Pipeline, source: HeldRows, label: str = "rows") -> Any:
+    """Return the rows of a source as pairs."""
+    return p | label >> dm.Read(source) | f"{label} by key" >> dm.WithKeys("key", value="value")
+
+
+def keeping(p: dm.Pipeline, source: HeldRows, modulus: int) -> None:
+    """Add a stateful function with timers, transforms that keep ids, and one that keeps its outputs."""
+    pairs = keyed(p, source)
+    _ = pairs | "quiet" >> dm.ParDo(Quiet()) | "all quiet" >> dm.io.Collect()
+    once = pairs | "once" >> dm.Deduplicate(lambda pair: pair[1] % modulus, horizon="1 hour")
+    sessions = dm.Window.into(dm.Sessions(3)).trigger(dm.AfterWatermark(early=dm.AfterCount(1)))
+    counts = once | sessions.accumulating_and_retracting() | "counts" >> dm.Count.per_key()
+    swapped = counts | dm.Map(lambda pair: (pair[1], pair[0])).retractable("memoised")
+    _ = swapped | "by count" >> dm.Count.per_key() | "all by count" >> dm.io.Collect()
+
+
+@contextlib.contextmanager
+def open_at_a_time(count: int) -> Iterator[None]:
+    """Let runs keep at most so many origins open."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "_MOST_OPEN", count)
+        yield
+
+
+def most_held(source: HeldRows) -> int:
+    """Return the greatest number of rows that a run in parts of six rows has read and not run."""
+    held = 0
+    arrivals = files.RowReader.arrivals
+
+    def watched(reader: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal held
+        held = max(held, reader.held)
+        return arrivals(reader, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files.RowReader, "arrivals", watched)
+        ran(lambda p: keyed(p, source) | dm.Window.into(dm.FixedWindows(10)) | dm.Count.per_key() | dm.io.Collect(), 6)
+    return held
