@@ -109,10 +109,10 @@ def held_rows(draw: st.DrawFn, *, floats: bool | None = None) -> HeldRows:
 
 
 @st.composite
-def replayed_rows(draw: st.DrawFn, *, is_sorted: bool | None = None) -> HeldRows:
+def replayed_rows(draw: st.DrawFn) -> HeldRows:
     """Draw rows that were seen some seconds after they happened, or before; in the order of the clock, or in any."""
     drawn = draw(held_rows(floats=False))
-    in_order = draw(st.booleans()) if is_sorted is None else is_sorted
+    in_order = draw(st.booleans())
     lags = st.integers(-2, 20).map(lambda second: second * 1_000_000)
     seen = {name: [(*row, row[0] + draw(lags)) for row in rows] for name, rows in drawn.rows.items()}
     if in_order:
