@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 import dataflow_model as dm
+from dataflow_model.io.topics import offsets
 from tests.support.kafka.topics import messages_in, new_topic, send
 from tests.support.pipelines import run
 from tests.support.waiting import wait_for
@@ -244,6 +245,18 @@ def test_topics_that_come_to_match_a_pattern_are_read_while_the_stream_runs(kafk
 def test_a_pattern_that_no_topic_matches_is_an_error_before_anything_runs(kafka: str) -> None:
     with pytest.raises(dm.SourceError, match=r"cannot read topics that match 'none-\.\*' on .*: there are none"):
         run(dm.LocalRunner(), lambda p: build(p, kafka, None, pattern="none-.*", end="latest"))
+
+
+def test_a_topic_that_is_deleted_just_after_it_was_listed_does_not_match(
+    kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = new_topic(kafka)
+    send(kafka, kept, rows(range(2), partitions=1))
+    lists = [[f"{kept}-gone", kept], [kept], [kept], [kept]]
+    monkeypatch.setattr(offsets, "matching", lambda *_: lists.pop(0))
+    result = run(dm.LocalRunner(), lambda p: build(p, kafka, None, pattern=f"{kept}.*", end="latest"))
+    assert numbers(result) == [0, 1]
+    assert len(lists) < 3
 
 
 @pytest.mark.parametrize("on_loss", ["error", "skip"])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._topic import TopicDescription
 
     from dataflow_model.io.topics.bounds import Bound, Offsets
     from dataflow_model.io.topics.source import KafkaSource
@@ -25,6 +26,8 @@ _SECONDS: Final = 5.0
 _SOON: Final = 2.0
 """How long a request for a report may take."""
 _PAUSE: Final = 0.2
+_TRIES: Final = 10
+"""How often a topic that matches a pattern may be gone by the time that brokers are asked about it."""
 _FRESH: Final = 2.0
 """Seconds for which the partitions of topics are not asked for again."""
 _STALE: Final = frozenset({"FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "_UNKNOWN_PARTITION"})
@@ -77,15 +80,35 @@ def find_topics(source: KafkaSource) -> dict[tuple[str, int], str]:
     Raises:
         SourceError: if the brokers cannot be reached, or a topic does not exist.
     """
-    topics = source.topics or matching("ReadKafka", source.pattern or "", source.servers, source.options)
-    described_topics = described("ReadKafka", topics, source.servers, source.options, reads=True)
     found = {
         (name, partition.id): str(topic.topic_id)
-        for name, topic in described_topics.items()
+        for name, topic in _topics_of(source).items()
         for partition in topic.partitions
     }
     _found[key_of(source)] = time.monotonic(), found
     return found
+
+
+def _topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
+    """Return what brokers say about the topics of a source."""
+    if source.pattern is None:
+        return described("ReadKafka", source.topics, source.servers, source.options, reads=True)
+    tries = 0
+    while True:
+        topics = matching("ReadKafka", source.pattern, source.servers, source.options)
+        try:
+            return described("ReadKafka", topics, source.servers, source.options, reads=True)
+        except SourceError as error:
+            tries += 1
+            if tries == _TRIES or not _is_unknown(error.__cause__):
+                raise
+            pause(_PAUSE)  # a topic was deleted after it was listed
+
+
+def _is_unknown(error: BaseException | None) -> bool:
+    from confluent_kafka import KafkaException
+
+    return isinstance(error, KafkaException) and bool(error.args[0].name() == "UNKNOWN_TOPIC_OR_PART")
 
 
 def _ids_of(source: KafkaSource) -> dict[tuple[str, int], str]:
