@@ -148,3 +148,29 @@ def test_what_a_stateful_function_takes_back_is_gone_from_every_grouping_behind_
     if host.host.has_clock:
         amounts = [record.value[1] for record in result.collected("sums") if not record.is_retraction]
         assert amounts[:3] == [5, 11, 18]
+
+
+def test_an_element_that_is_joined_late_is_taken_back_as_one_without_a_partner(host: OnHost) -> None:
+    orders = TestStream().add("book", 10, key="o1").add("pen", 11, key="o2").watermark(40)
+    payments = TestStream().watermark(12).watermark(40).add(20, 12, key="o1")
+    late = dm.Window.into(dm.GlobalWindows()).trigger(EACH).allowed_lateness(100).accumulating_and_retracting()
+
+    def build(p: dm.Pipeline) -> None:
+        sides = [
+            p | name >> script | f"{name} late" >> late for name, script in (("orders", orders), ("payments", payments))
+        ]
+        joined = tuple(sides) | "joined" >> dm.Join.left(within=5)
+        _ = joined | "pairs" >> dm.io.Collect()
+        unpaid = joined | "unpaid" >> dm.Filter(lambda pair: pair[1][1] is None)
+        _ = unpaid | "number" >> dm.Count.globally() | "numbers" >> dm.io.Collect()
+
+    result = host.run(build)
+    net: dict[Any, int] = {}
+    for record in result.collected("pairs"):
+        net[record.value] = net.get(record.value, 0) + (-1 if record.is_retraction else 1)
+    assert {pair for pair, count in net.items() if count == 1} == {("o1", ("book", 20)), ("o2", ("pen", None))}
+    assert set(net.values()) <= {0, 1}
+    numbers = [record.value for record in result.collected("numbers") if not record.is_retraction]
+    assert numbers[-1] == 1
+    if host.host.has_clock:
+        assert numbers == [1, 2, 1]

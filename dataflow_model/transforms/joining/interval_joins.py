@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import attrs
 
 from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.functions.dofn import BoundedLatenessFn, TimestampedValue
+from dataflow_model.plan.functions.dofn import BoundedLatenessFn, Retract, TimestampedValue
 from dataflow_model.plan.functions.state import TimerSpec, ValueStateSpec, WatermarkHoldSpec, on_timer
 from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration, duration_text
 from dataflow_model.triggers import TimeDomain
@@ -131,6 +131,52 @@ class KeptSide:
         del self.times[:count], self.values[:count], self.matched[:count]
 
 
+@attrs.define
+class CorrectedSide(KeptSide):
+    """The same, where an element may be emitted without a partner before its last partner can have arrived.
+
+    Attributes:
+        emitted: whether each element stands emitted without a partner.
+        waiting: the event times of those that have had no partner and are still to be emitted without one, in order.
+    """
+
+    emitted: list[bool] = attrs.field(factory=list)
+    waiting: list[int] = attrs.field(factory=list)
+
+    def add(self, time: int, value: Any, *, matched: bool) -> None:
+        """Add an element after those with the same event time."""
+        self.emitted.insert(bisect_right(self.times, time), False)
+        super().add(time, value, matched=matched)
+        if not matched:
+            insort(self.waiting, time)
+
+    def emit(self, time: int) -> Any:
+        """Record that the last waiting element with an event time is emitted without a partner; return its value."""
+        index = bisect_right(self.times, time) - 1
+        while self.matched[index] or self.emitted[index]:
+            index -= 1
+        self.emitted[index] = True
+        del self.waiting[bisect_left(self.waiting, time)]
+        return self.values[index]
+
+    def match(self, indices: range) -> None:
+        """Record that the elements at some indices have had a partner, so that they do not stand without one."""
+        for index in indices:
+            if self.emitted[index]:
+                self.emitted[index] = False
+            elif not self.matched[index]:
+                del self.waiting[bisect_left(self.waiting, self.times[index])]
+        super().match(indices)
+
+    def drop(self, count: int) -> None:
+        """Remove the first elements."""
+        del self.emitted[:count]
+        if count:
+            last = self.times[count - 1]
+            del self.waiting[: bisect_right(self.waiting, last)]
+        super().drop(count)
+
+
 _Sides = tuple[KeptSide, KeptSide]
 
 
@@ -148,6 +194,7 @@ class JoinWithin(BoundedLatenessFn):
             can arrive.
     """
 
+    side: ClassVar[type[KeptSide]] = KeptSide
     kept = ValueStateSpec[_Sides | None](default=None)
     over = TimerSpec(TimeDomain.EVENT_TIME)
     unmatched = WatermarkHoldSpec()
@@ -169,17 +216,21 @@ class JoinWithin(BoundedLatenessFn):
         """Join an element with the buffered elements of the other side, and buffer it for later ones."""
         key, (is_right, value) = element
         time = int(timestamp)
-        sides = kept.read() or (KeptSide(), KeptSide())
+        sides = kept.read() or (self.side(), self.side())
         others = sides[not is_right]
         partners = others.between(*self.distance.partners(time, is_right=is_right))
+        if self.retracts:
+            yield from self.taken_back(key, others, partners, is_right=not is_right)
         for index in partners:
             other = others.values[index]
             pair = (other, value) if is_right else (value, other)
             yield TimestampedValue((key, pair), EventTime(max(others.times[index], time)))
         others.match(partners)
-        before = self._first_expiry(sides)
+        before = self.first_due(sides)
         sides[is_right].add(time, value, matched=bool(partners))
-        first = self._first_expiry(sides)
+        if self.retracts:
+            yield from self.emitted_alone(key, sides, None)
+        first = self.first_due(sides)
         if first is not None and first != before:
             over.set(first)
         kept.write(sides)
@@ -196,17 +247,18 @@ class JoinWithin(BoundedLatenessFn):
         unmatched: WatermarkHold,
     ) -> Iterator[Any]:
         """Drop the elements that can have no more partners, and emit those without one if the join keeps them."""
-        sides = kept.read() or (KeptSide(), KeptSide())
+        sides = kept.read() or (self.side(), self.side())
+        if self.retracts:
+            yield from self.emitted_alone(key, sides, fire_timestamp)
         for side, keeps, is_right in zip(sides, self.keeps, (False, True), strict=True):
             count = 0
             while count < len(side.times) and self._expiry(side.times[count], is_right=is_right) <= fire_timestamp:
-                if keeps and not side.matched[count]:
-                    value = side.values[count]
-                    pair = (None, value) if is_right else (value, None)
+                if keeps and not self.retracts and not side.matched[count]:
+                    pair = alone(side.values[count], is_right=is_right)
                     yield TimestampedValue((key, pair), EventTime(side.times[count]))
                 count += 1
             side.drop(count)
-        first = self._first_expiry(sides)
+        first = self.first_due(sides)
         if first is None:
             kept.clear()
         else:
@@ -218,12 +270,26 @@ class JoinWithin(BoundedLatenessFn):
         """Return how far apart partners may be, for explanations."""
         return self.distance.describe()
 
+    def taken_back(self, key: Any, side: Any, indices: range, *, is_right: bool) -> Iterator[Any]:
+        """Take back the elements at some indices that stand emitted without a partner: none does here."""
+        del key, side, indices, is_right
+        yield from ()
+
+    def emitted_alone(self, key: Any, sides: Any, watermark: EventTime | None) -> Iterator[Any]:
+        """Emit elements that have no partner yet, before it is certain that they have none: none is emitted here."""
+        del key, sides, watermark
+        yield from ()
+
     def _expiry(self, time: int, *, is_right: bool) -> EventTime:
         """Return the watermark at which an element can have no more partners; one at −∞ waits until it moves."""
-        waits = Duration(micros=self.distance.reach(is_right=is_right) + self.lateness + 1)
+        return self.waited(time, self.lateness, is_right=is_right)
+
+    def waited(self, time: int, lateness: int, *, is_right: bool) -> EventTime:
+        """Return the watermark at which an element has waited for its partners, and for those that are so late."""
+        waits = Duration(micros=self.distance.reach(is_right=is_right) + lateness + 1)
         return max(EventTime(max(time, _FIRST)) + waits, EventTime(_FIRST))
 
-    def _first_expiry(self, sides: _Sides) -> EventTime | None:
+    def first_due(self, sides: Any) -> EventTime | None:
         """Return the watermark at which the first element of both sides can have no more partners."""
         firsts = ((side.times[0], is_right) for side, is_right in zip(sides, (False, True), strict=True) if side.times)
         return min((self._expiry(time, is_right=is_right) for time, is_right in firsts), default=None)
@@ -237,3 +303,56 @@ class JoinWithin(BoundedLatenessFn):
             unmatched.set(EventTime(min(alone)))
         else:
             unmatched.clear()
+
+
+class CorrectedJoinWithin(JoinWithin):
+    """Joins likewise, but emits elements without a partner early, and takes them back when a partner arrives.
+
+    Args:
+        distance, lateness, keeps: as for `JoinWithin`.
+        at_once: whether an element without a partner is emitted when it arrives; otherwise when the watermark has
+            passed the last event time of a partner, although a late one may still arrive.
+    """
+
+    retracts = True
+    side = CorrectedSide
+
+    def __init__(self, distance: Distance, lateness: int, keeps: tuple[bool, bool], *, at_once: bool) -> None:
+        super().__init__(distance, lateness, keeps)
+        self.at_once = at_once
+
+    def taken_back(self, key: Any, side: CorrectedSide, indices: range, *, is_right: bool) -> Iterator[Any]:
+        """Take back the elements at some indices that stand emitted without a partner."""
+        for index in indices:
+            if side.emitted[index]:
+                pair = alone(side.values[index], is_right=is_right)
+                yield TimestampedValue(Retract((key, pair)), EventTime(side.times[index]))
+
+    def emitted_alone(
+        self, key: Any, sides: tuple[CorrectedSide, CorrectedSide], watermark: EventTime | None
+    ) -> Iterator[Any]:
+        """Emit the elements without a partner that are due: all of them, or those that have waited long enough."""
+        for side, keeps, is_right in zip(sides, self.keeps, (False, True), strict=True):
+            while keeps and side.waiting and self._is_due(side.waiting[0], watermark, is_right=is_right):
+                time = side.waiting[0]
+                yield TimestampedValue((key, alone(side.emit(time), is_right=is_right)), EventTime(time))
+
+    def first_due(self, sides: tuple[CorrectedSide, CorrectedSide]) -> EventTime | None:
+        """Return the watermark at which an element is to be emitted without a partner, or can have no more of them."""
+        first = super().first_due(sides)
+        waits = [
+            self.waited(side.waiting[0], 0, is_right=is_right)
+            for side, keeps, is_right in zip(sides, self.keeps, (False, True), strict=True)
+            if keeps and side.waiting
+        ]
+        return first if first is None else min([first, *waits])
+
+    def _is_due(self, time: int, watermark: EventTime | None, *, is_right: bool) -> bool:
+        if watermark is None:
+            return self.at_once
+        return self.waited(time, 0, is_right=is_right) <= watermark
+
+
+def alone(value: Any, *, is_right: bool) -> tuple[Any, Any]:
+    """Return the pair of an element without a partner."""
+    return (None, value) if is_right else (value, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
 import attrs
@@ -11,19 +12,20 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.functions.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.plan.logical.refinements import may_refine
 from dataflow_model.plan.names.spellings import with_spellings
-from dataflow_model.time import duration_text
+from dataflow_model.time import Duration, duration_text
 from dataflow_model.transforms.elementwise.dropped import restored
 from dataflow_model.transforms.elementwise.maps import FlatMap, Map
 from dataflow_model.transforms.elementwise.pardo import ParDo
 from dataflow_model.transforms.elementwise.reshaping import Flatten
 from dataflow_model.transforms.joining.cogroup import CoGroupByKey
-from dataflow_model.transforms.joining.interval_joins import Distance, JoinWithin
+from dataflow_model.transforms.joining.interval_joins import CorrectedJoinWithin, Distance, JoinWithin
 from dataflow_model.transforms.pipelines import typehints
 from dataflow_model.transforms.pipelines.inputs import common_strategy
 from dataflow_model.transforms.pipelines.output_tags import check_dropped
 from dataflow_model.transforms.pipelines.pcollection import PCollection
 from dataflow_model.transforms.pipelines.ptransform import PTransform
 from dataflow_model.transforms.pipelines.windows import Window
+from dataflow_model.triggers import AfterCount, AfterWatermark, Always, DefaultTrigger, Repeatedly
 from dataflow_model.values import as_pair
 from dataflow_model.windowing import GlobalWindows
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.dropped import Dropped
     from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.time import DurationLike
+    from dataflow_model.triggers import Trigger
 
 NoLeftT = TypeVar("NoLeftT", default=Any)
 NoRightT = TypeVar("NoRightT", default=Any)
@@ -44,7 +47,7 @@ _Grouped = tuple[Any, tuple[list[Any], list[Any]]]
 _HINTS: Final = {
     EXTRA: "put both sides left of it: (left, right) | dm.Join.inner()",
     **dict.fromkeys(("on", "by", "keys"), "make pairs of both sides first: … | dm.WithKeys({value})"),
-    **dict.fromkeys(("how", "type"), "write dm.Join.inner(), dm.Join.left() or dm.Join.full()"),
+    **dict.fromkeys(("how", "type"), "write dm.Join.inner(), dm.Join.left(), dm.Join.right() or dm.Join.full()"),
 }
 
 
@@ -72,7 +75,13 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
     Elements that are later than this lateness are dropped, and counted as `dropped_because_late`. Elements without
     event times, at −∞, are no time apart.
 
-    `Join.inner`, `Join.left` and `Join.full` take the same arguments; `Join()` is the same as `Join.inner()`.
+    With `within` or `between`, the sides' trigger and mode decide when an element is emitted without a partner. In a
+    mode that does not retract, that is when no partner can arrive anymore. With `.accumulating_and_retracting()` it is
+    when the watermark has passed the last event time of a partner, and with `.trigger(dm.Always())` in addition it is
+    at once. If a partner arrives after all, it is retracted.
+
+    `Join.inner`, `Join.left`, `Join.right` and `Join.full` take the same arguments; `Join()` is the same as
+    `Join.inner()`.
 
     Args:
         within: how far apart the event times of partners may be; `None` joins by window.
@@ -81,11 +90,12 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
     Raises:
         InvalidType: for an input that is not a tuple of two collections, or a collection whose elements are known not
-            to be pairs; by `inner`, `left` and `full` if they are called on an instance.
+            to be pairs; by `inner`, `left`, `right` and `full` if they are called on an instance.
         PlanError: by `run()`, for `within` after a grouping that emits retractions.
         InvalidArgument: for a discarding strategy whose windows may have several panes, because partners in different
-            panes would not be joined; for sides that are windowed differently; for a negative `within`, for `between`
-            with the greater duration first, and for both of them.
+            panes would not be joined; for sides that are windowed differently; for a left, right or full join with
+            `within`, if the sides' trigger fires early but not at each element, or without retractions; for a negative
+            `within`, for `between` with the greater duration first, and for both of them.
 
     Source: the papers' windowed join; Scio's `join`, `leftOuterJoin` and `fullOuterJoin`, Beam Java's `Join`; with
         `within`, Flink's interval join.
@@ -170,6 +180,23 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         return joined
 
     @factory
+    @calls_explained(_HINTS, name="Join.right")
+    def right(
+        cls, *, within: DurationLike | None = None, between: tuple[DurationLike, DurationLike] | None = None
+    ) -> Join[None, Never]:
+        """Return a join that also emits `(key, (None, right))` for a right value without a partner.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> clicks, queries = p | "c" >> dm.Create([("q", 1)]), p | "q" >> dm.Create([("q", "shoes")])
+            >>> ((clicks, queries) | dm.Join.right()).element_type == tuple[str, tuple[int | None, str]]
+            True
+        """
+        joined: Join[None, Never] = _joined(cls, "Join.Right", within, between, _keeps_right=True)
+        return joined
+
+    @factory
     @calls_explained(_HINTS, name="Join.full")
     def full(
         cls, *, within: DurationLike | None = None, between: tuple[DurationLike, DurationLike] | None = None
@@ -240,12 +267,19 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
     def _by_distance(self, left: PCollection, right: PCollection, distance: Distance, output: Any) -> Any:
         """Flatten both sides, and join them in the state of each key."""
         lateness = max(left.strategy.allowed_lateness, right.strategy.allowed_lateness)
+        keeps = self._keeps_left, self._keeps_right
+        kept = [side.strategy for side, keeps_it in zip((left, right), keeps, strict=True) if keeps_it]
+        firing = _firing_alone(kept, lateness, left.pipeline.scope)
+        windows = Window.into(GlobalWindows())
+        fn = JoinWithin(distance, int(lateness), keeps)
+        if firing is not _Firing.FINAL:  # groupings behind it are corrected under the same trigger, and for as long
+            windows = windows.trigger(kept[0].trigger).accumulating_and_retracting().allowed_lateness(lateness)
+            fn = CorrectedJoinWithin(distance, int(lateness), keeps, at_once=firing is _Firing.AT_ONCE)
         sides = []
         for name, member, is_right in (("left", left, False), ("right", right, True)):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
-            everywhere = member | f"{name} windows" >> Window.into(GlobalWindows())
+            everywhere = member | f"{name} windows" >> windows
             sides.append(everywhere | name >> Map(_Side(is_right=is_right)).with_output_types(tuple[Any, Any]))
-        fn = JoinWithin(distance, int(lateness), (self._keeps_left, self._keeps_right))
         together = tuple(sides) | "together" >> Flatten()
         partners = ParDo(fn).with_output_types(output)
         if self._dropped is None:
@@ -311,6 +345,84 @@ class _Combinations:
         for left in lefts:
             for right in rights:
                 yield key, (left, right)
+
+
+class _Firing(enum.Enum):
+    """When an element is emitted without a partner."""
+
+    AT_ONCE = "at once"
+    ON_TIME = "on time"
+    FINAL = "final"
+
+
+def _firing_alone(kept: Sequence[WindowingStrategy], lateness: Duration, label: str) -> _Firing:
+    """Return when elements without a partner are emitted.
+
+    Args:
+        kept: the strategies of the sides that keep their elements.
+        lateness: how late an element may be.
+        label: the join, for errors.
+
+    Raises:
+        InvalidArgument: for a trigger that fires early but not at each element, or whose panes are not taken back, and
+            for sides that do not agree.
+    """
+    firings = [_firing_of_side(strategy, lateness, label) for strategy in kept]
+    if len(set(firings)) > 1:
+        raise InvalidArgument(
+            f"{label!r} emits elements of its left side without a partner {firings[0].value}, and those of its right "
+            f"side {firings[1].value}: it takes back the elements of both sides or of none",
+            hint="use the same trigger and mode on both sides",
+        )
+    return firings[0] if firings else _Firing.FINAL
+
+
+def _firing_of_side(strategy: WindowingStrategy, lateness: Duration, label: str) -> _Firing:
+    trigger = strategy.trigger
+    is_early = trigger.may_fire(allowed_lateness=Duration(0))
+    if not strategy.retracting:
+        if not is_early:
+            return _Firing.FINAL
+        raise InvalidArgument(
+            f"under {trigger!r}, {label!r} would emit an element before its partner, and could not take that back: its "
+            "sides do not retract",
+            hint="use .accumulating_and_retracting() on both sides, or dm.Window.trigger(dm.AfterWatermark()) so that "
+            "an element is emitted without a partner only when none can arrive",
+        )
+    if is_early and _fires_at_each(trigger):
+        return _Firing.AT_ONCE
+    if not is_early and _fires_on_time(trigger):
+        return _Firing.ON_TIME if lateness > Duration(0) else _Firing.FINAL
+    raise InvalidArgument(
+        f"{label!r} emits an element without a partner at once, on time, or when it is final, but its sides are "
+        f"triggered by {trigger!r}",
+        hint="use dm.Window.trigger(dm.Always()) or dm.Window.trigger(dm.DefaultTrigger()) on both sides",
+    )
+
+
+def _fires_at_each(trigger: Trigger | None) -> bool:
+    """Return whether a trigger fires at each element."""
+    match trigger:
+        case Always() | AfterCount(n=1):
+            return True
+        case Repeatedly():
+            return _fires_at_each(trigger.trigger)
+        case AfterWatermark():
+            return _fires_at_each(trigger.early) and (trigger.late is None or _fires_at_each(trigger.late))
+        case _:
+            return False
+
+
+def _fires_on_time(trigger: Trigger) -> bool:
+    """Return whether a trigger fires when the watermark passes the end of a window, and at each late element."""
+    match trigger:
+        case DefaultTrigger():
+            return True
+        case AfterWatermark():
+            waits_for_all = trigger.percentile == AfterWatermark().percentile
+            return waits_for_all and trigger.early is None and (trigger.late is None or _fires_at_each(trigger.late))
+        case _:
+            return False
 
 
 def _or_none(hint: Any) -> Any:
