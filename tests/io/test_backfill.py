@@ -116,7 +116,7 @@ def test_under_a_replay_clock_the_panes_are_those_of_a_run_without_a_seam(folder
         assert not problem, problem
 
 
-def test_the_watermark_goes_on_at_the_seam(folder: Path) -> None:
+def test_the_watermark_continues_from_the_history_to_the_live_rows(folder: Path) -> None:
     stream = stepped(folder, 10, replays=True)
     watermarks = []
     with stream.opened() as opened:
@@ -171,7 +171,7 @@ def service(cursor: Any, limit: int) -> tuple[list[dict[str, int]], int]:
     return [{"at": number, "n": number} for number in range(first, following)], following
 
 
-def test_a_function_goes_on_behind_a_table(tmp_path: Path) -> None:
+def test_a_table_can_be_continued_by_a_source_of_a_function(tmp_path: Path) -> None:
     table = pd.DataFrame({"at": range(60), "n": range(60)})
     history = dm.io.ReadTable(table, event_time="at", event_time_unit="us")
     read = dm.io.Then(history, service(), at=dm.EventTime(55))

@@ -265,7 +265,7 @@ def test_a_function_is_called_without_a_pause_while_it_returns_full_pages(tmp_pa
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])
-def test_kept_rows_that_are_damaged_stop_the_run(tmp_path: Path, damage: str) -> None:
+def test_damaged_rows_in_the_inbox_end_the_run(tmp_path: Path, damage: str) -> None:
     runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1)
     result: Any = start(runner, lambda p: build(p, several_events(folder=str(tmp_path))))
     wait_for(result, lambda: bool(result.collected("a")))

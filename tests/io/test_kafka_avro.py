@@ -68,7 +68,7 @@ def test_a_schema_that_is_not_there_is_asked_for_once_a_minute(
     assert rows(registry, [value]) == [{"carrier": "UA", "delay": 4, "gate": None}]
 
 
-def test_what_does_not_decode_is_a_bad_row_and_no_other(registry: SmallRegistry) -> None:
+def test_only_values_that_do_not_decode_are_bad_rows(registry: SmallRegistry) -> None:
     good = encoded(7, DELAYS, {"carrier": "UA", "delay": 4})
     registry.register(10, "string")
     registry.register(11, {"type": "object"}, schemaType="JSON")
@@ -142,7 +142,7 @@ def test_values_of_all_kinds_of_avro_are_read(registry: SmallRegistry) -> None:
     assert row == {**given, "id": str(given["id"]), "counts": [("a", 1)]}
 
 
-def test_a_registry_that_does_not_answer_is_an_error_that_may_pass(registry: SmallRegistry) -> None:
+def test_a_registry_that_does_not_answer_is_a_transient_error(registry: SmallRegistry) -> None:
     registry.answers["/schemas/ids/7"] = 503, {}
     with pytest.raises(ConnectionError, match="answers 503 to /schemas/ids/7"):
         rows(registry, [encoded(7, DELAYS, {"carrier": "UA", "delay": 4})])

@@ -88,7 +88,7 @@ def test_a_bounded_run_reads_each_row_once(kafka: str, topic: str, history: Path
 
 
 @pytest.mark.parametrize("start", ["earliest", dm.EventTime(40 * SECOND)])
-def test_a_stream_goes_on_from_the_files_to_the_topic_over_restarts(
+def test_a_restarted_stream_continues_from_the_files_to_the_topic(
     kafka: str, topic: str, history: Path, tmp_path: Path, start: Any
 ) -> None:
     runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=8)

@@ -392,7 +392,7 @@ def test_a_topic_that_does_not_exist_is_an_error_before_anything_runs(kafka: str
         run(dm.LocalRunner(), lambda p: build(p, kafka, "none", end="latest"))
 
 
-def test_a_stream_goes_on_over_a_restart_of_the_broker(broker: Broker, tmp_path: Path) -> None:
+def test_a_stream_continues_after_a_restart_of_the_broker(broker: Broker, tmp_path: Path) -> None:
     topic = new_topic(broker.servers, partitions=2)
     send(broker.servers, topic, rows(range(4)))
     result = start_stream(tmp_path, 100, broker.servers, topic)

@@ -41,12 +41,14 @@ SECOND = 1_000_000
 
 
 @given(replayed_rows(), st.sampled_from([dm.FixedWindows(10), dm.SlidingWindows(20, 10)]), COMBINERS, SIZES)
-def test_sums_in_columns(source: HeldRows, fn: dm.WindowFn, combiner: Any, size: int) -> None:
+def test_reading_a_replay_in_chunks_does_not_change_sums_in_columns(
+    source: HeldRows, fn: dm.WindowFn, combiner: Any, size: int
+) -> None:
     check(lambda p: keyed(p, source) | dm.Window.into(fn) | combiner.per_key() | dm.io.Collect(), size)
 
 
 @given(replayed_rows(), windowing_strategies(), COMBINERS, SIZES, st.integers(1, 2), st.booleans())
-def test_groupings_one_behind_the_other(
+def test_reading_a_replay_in_chunks_does_not_change_two_groupings_in_sequence(
     source: HeldRows, windowing: WindowingStrategy, combiner: Any, size: int, most_open: int, takes_dropped: bool
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -60,7 +62,7 @@ def test_groupings_one_behind_the_other(
 
 @share_of_examples(0.5)
 @given(replayed_rows(), replayed_rows(), windowing_strategies(), SIZES)
-def test_several_sources_and_elements_of_the_program(
+def test_reading_a_replay_in_chunks_does_not_change_the_order_of_several_sources(
     left: HeldRows, right: HeldRows, windowing: WindowingStrategy, size: int
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -74,7 +76,9 @@ def test_several_sources_and_elements_of_the_program(
 
 
 @given(replayed_rows(), st.sampled_from(strategies.PERCENTILES), SIZES)
-def test_percentiles_of_the_watermark(source: HeldRows, percentile: float, size: int) -> None:
+def test_reading_a_replay_in_chunks_does_not_change_percentiles_of_the_watermark(
+    source: HeldRows, percentile: float, size: int
+) -> None:
     def build(p: dm.Pipeline) -> None:
         trigger = dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1))
         early = dm.AfterWatermark(percentile=percentile)
@@ -89,13 +93,15 @@ def test_percentiles_of_the_watermark(source: HeldRows, percentile: float, size:
 
 @share_of_examples(0.5)
 @given(replayed_rows(), st.integers(1, 4), SIZES)
-def test_state_timers_ids_and_outputs_that_are_kept(source: HeldRows, modulus: int, size: int) -> None:
+def test_reading_a_replay_in_chunks_does_not_change_state_timers_ids_and_memoised_outputs(
+    source: HeldRows, modulus: int, size: int
+) -> None:
     check(lambda p: keeping(p, source, modulus), size)
 
 
 @share_of_examples(0.5)
 @given(replayed_rows(), SIZES)
-def test_side_inputs_that_change_and_collections_that_are_kept(source: HeldRows, size: int) -> None:
+def test_reading_a_replay_in_chunks_does_not_change_which_side_inputs_elements_see(source: HeldRows, size: int) -> None:
     def build(p: dm.Pipeline) -> None:
         pairs = keyed(p, source)
         windows = dm.Window.into(dm.FixedWindows(10))
@@ -111,7 +117,7 @@ def test_side_inputs_that_change_and_collections_that_are_kept(source: HeldRows,
     check(build, size)
 
 
-def test_a_collection_that_a_side_input_needs_ahead_of_the_run_beside_a_source() -> None:
+def test_a_collection_for_a_side_input_can_be_run_ahead_and_read_beside_another_source() -> None:
     kept, source = _source(SortedRows, a=_rows(30)), _source(SortedRows, a=_rows(40, 5))
 
     def build(p: dm.Pipeline) -> None:
