@@ -133,6 +133,18 @@ def test_an_element_is_emitted_without_a_partner_at_once_under_a_trigger_that_fi
     assert shown(moves, dm.Join.left(within=5), "on time") == ["+(1, 3)"]
 
 
+def test_an_element_with_several_partners_is_taken_back_once() -> None:
+    moves: list[Move] = [("left", 10, 1), ("right", 11, 3), ("left", 10, 1), ("right", 9, 1)]
+    assert shown(moves, dm.Join.left(within=5), "at once") == [
+        "+(1, None)",
+        "-(1, None)",
+        "+(1, 3)",
+        "+(1, 3)",
+        "+(1, 1)",
+        "+(1, 1)",
+    ]
+
+
 def test_an_element_is_emitted_without_a_partner_on_time_and_taken_back_for_a_late_one() -> None:
     assert shown(LATE_PARTNER, dm.Join.left(within=5), "on time") == ["+(1, None)", "-(1, None)", "+(1, 3)"]
     assert shown(LATE_PARTNER, dm.Join.left(within=5), "final") == ["+(1, 3)"]
