@@ -126,7 +126,7 @@ def error_classes(name: str, value: object) -> tuple[type[Exception], ...]:
         >>> error_classes("retry_on", ValueError)
         (<class 'ValueError'>,)
     """
-    kinds = value if isinstance(value, tuple) else (value,)
+    kinds: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
     if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
         raise InvalidType(
             f"`{name}` must be a class of exceptions, or a tuple of such, got {value!r}",

@@ -108,6 +108,7 @@ def test_spark_reads_each_row_once(folder: Path, tmp_path: Path, spark: SparkSes
 
 def test_an_idle_source_commits_nothing(folder: Path, tmp_path: Path) -> None:
     feed, offset = planning(lambda p: build(p, GappedLog(folder=folder, is_bounded=False)), lambda: 0.0)
+    before = offset
     for _ in range(3):
         before, offset = offset, feed.next(offset, drain=False)
         feed.polls.hasten()

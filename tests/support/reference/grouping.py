@@ -131,9 +131,9 @@ class GroupingEngine(StoreMachine):
 
     # The events of one instant -------------------------------------------------------------------------------------
 
-    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+    def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
         instants = chunk.instants
-        clock, watermarks, signals = instants.clocks[place], chunk.watermarks[place], instants.signals.get(place)
+        clock, watermarks, signals = instants.clocks[index], chunk.watermarks[index], instants.signals.get(index)
         if inbox is None and not signals and self.pass_by(clock, watermarks):
             return {}
         self.advance_clock(clock)
@@ -142,7 +142,7 @@ class GroupingEngine(StoreMachine):
         if inbox is not None:
             feed_pairs(self, inbox)
         self.advance_watermarks(watermarks)
-        if instants.closes[place]:
+        if instants.closes[index]:
             self.leave_instant()
         return self.take_outputs()
 

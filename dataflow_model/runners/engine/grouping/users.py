@@ -233,11 +233,11 @@ class UserTriggers:
             info = info_of_pane(flags, index, on_time_index, self._core.trigger)
             self.histories[slot] = (*self.histories.get(slot, ()), info)
 
-    def has_timer(self, slot: int, place: int, index: int) -> bool:
+    def has_timer(self, slot: int, place: int, domain: int) -> bool:
         """Return whether a place, or one below it, has a timer in a time domain."""
         timers = self.states[slot].timers if slot in self.states else {}
         return any(
-            self._owner[number] == place and self._program.domain_index(domain, percentile) == index
+            self._owner[number] == place and self._program.domain_index(domain, percentile) == domain
             for (number, _), (domain, percentile, _) in timers.items()
         )
 
