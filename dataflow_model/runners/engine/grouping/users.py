@@ -237,8 +237,8 @@ class UserTriggers:
         """Return whether a place, or one below it, has a timer in a time domain."""
         timers = self.states[slot].timers if slot in self.states else {}
         return any(
-            self._owner[number] == place and self._program.domain_index(domain, percentile) == domain
-            for (number, _), (domain, percentile, _) in timers.items()
+            self._owner[number] == place and self._program.domain_index(of_timer, percentile) == domain
+            for (number, _), (of_timer, percentile, _) in timers.items()
         )
 
     def _state(self, slot: int) -> TreeState:
