@@ -66,6 +66,17 @@ def test_a_program_with_a_large_table_is_left_in_a_file_that_each_worker_loads(t
     assert packed.unpack().run_id == "run"
 
 
+def test_the_file_of_a_large_program_does_not_show_the_passwords_in_it(tmp_path: Path) -> None:
+    packed = program_with(b"the password" + bytes(MOST_ALONG)).pack()
+    assert b"the password" in packed.blob
+    first, second = (ship_program(SPARK, packed, tmp_path, shared=True) for _ in range(2))
+    assert first.file != second.file
+    for shipped in (first, second):
+        assert b"the password" not in Path(shipped.file).read_bytes()
+        assert repr(shipped.key) not in repr(shipped)
+        assert shipped.unpack().run_id == "run"
+
+
 @pytest.mark.parametrize("session", [SPARK, CLUSTER], ids=["local", "cluster"])
 def test_no_command_is_so_large_that_spark_broadcasts_it(session: Any, tmp_path: Path) -> None:
     """Whatever the size of the program: the process that is asked for state variables cannot read a broadcast."""

@@ -10,6 +10,7 @@ import sysconfig
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
+import numpy as np
 
 from dataflow_model.errors import PlanError, SourceError
 from dataflow_model.plan.endpoints.sinks import Fence
@@ -228,6 +229,8 @@ class PackedProgram:
         digest: identifies the program.
         blob: the bytes; empty if they are in a file.
         file: the path of that file, on a file system that the workers share.
+        key: what the file is encrypted with. It travels with the program and is in no file, since a program contains
+            what users pass to functions and connectors, such as passwords.
         folders: where the driver finds modules of its own, such as those beside its program. A worker searches them
             last, if it has them: on the driver's machine the functions can import the same modules as there.
     """
@@ -236,6 +239,7 @@ class PackedProgram:
     blob: bytes = b""
     file: str = ""
     folders: tuple[str, ...] = ()
+    key: bytes = attrs.field(default=b"", repr=False)
 
     def unpack(self) -> Program:
         """Return the program.
@@ -269,7 +273,7 @@ class PackedProgram:
     def _read(self) -> bytes:
         path = self.path()
         try:
-            blob = path.read_bytes()
+            blob = encrypted(path.read_bytes(), self.key)
         except OSError as error:
             raise SourceError(
                 f"a worker cannot read the run's functions in {str(path)!r}: {error}",
@@ -278,3 +282,18 @@ class PackedProgram:
         if hashlib.sha256(blob).hexdigest() != self.digest:
             raise corrupt(repr(str(path)), "it is not the file that the driver wrote")
         return blob
+
+
+def encrypted(data: bytes, key: bytes) -> bytes:
+    """Return bytes that mean nothing without the key, or what they were: XOR with the output of SHAKE-256 for the key.
+
+    Args:
+        data: the bytes.
+        key: random bytes, used for nothing else.
+
+    Example:
+        >>> encrypted(encrypted(b"a program", b"a key"), b"a key")
+        b'a program'
+    """
+    stream = hashlib.shake_256(key).digest(len(data))
+    return (np.frombuffer(data, np.uint8) ^ np.frombuffer(stream, np.uint8)).tobytes()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import pathlib
+import secrets
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import attrs
 
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
-from dataflow_model.runners.sharded.tasks.program import PackedProgram
+from dataflow_model.runners.sharded.tasks.program import PackedProgram, encrypted
 from dataflow_model.runners.spark.deployment.session import is_local
 from dataflow_model.values.pickles import dump
 
@@ -30,6 +32,8 @@ Spark broadcasts a command of more than a mebibyte. The process that it asks for
 cannot read it then, and the query fails with `BROADCAST_VARIABLE_NOT_LOADED`.
 """
 
+_KEY_BYTES: Final = 32
+
 
 class Stage(Protocol):
     """What `processor` makes a stateful processor of: created with its arguments and its state variables by name."""
@@ -47,6 +51,8 @@ class Stage(Protocol):
 def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Path, *, shared: bool) -> PackedProgram:
     """Return a program in the form for commands; a large program is written to a file, which each worker loads.
 
+    The file is encrypted, and its key is in the commands alone, which Spark keeps in no checkpoint.
+
     Every stage, source and sink has its own command, and the JVM holds several copies of each.
 
     Args:
@@ -58,12 +64,13 @@ def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Pat
     if len(packed.blob) <= MOST_ALONG:
         return packed
     make_folder(folder)
-    file = folder / f"{packed.digest}.pickle"
-    write_file(file, packed.blob)
+    key = secrets.token_bytes(_KEY_BYTES)
+    file = folder / f"{hashlib.sha256(key).hexdigest()}.program"  # Spark distributes a file of a name once
+    write_file(file, encrypted(packed.blob, key))
     if shared or is_local(spark):
-        return attrs.evolve(packed, blob=b"", file=str(file))
+        return attrs.evolve(packed, blob=b"", file=str(file), key=key)
     spark.addArtifacts(str(file), file=True)
-    return DistributedProgram(packed.digest, file=file.name, folders=packed.folders)
+    return DistributedProgram(packed.digest, file=file.name, folders=packed.folders, key=key)
 
 
 @attrs.frozen
