@@ -79,7 +79,7 @@ def _cost(stream: MicroBatches, files: int, folder: Path) -> Cost:
         file = _write(folder, number)
         arrivals.append(_poll(stream))
         file.unlink()
-    return Cost(files, len(json.dumps(stream.offset)), len(dump(state.meta)), idle, min(arrivals))
+    return Cost(files, len(json.dumps(stream.offset.to_json())), len(dump(state.meta)), idle, min(arrivals))
 
 
 def _poll(stream: MicroBatches) -> float:
