@@ -97,6 +97,9 @@ AsList = AsIter
 class AsDict(AsView[tuple[KeyT, ValueT]], Generic[KeyT, ValueT]):
     """The pairs of a collection's window, as a dict; if several pairs have the same key, the dict contains one of them.
 
+    A side input that changes opens for all keys at once, with the first pane of any of them: an element does not wait
+    until its own key is there. Where it must, use `Join.left(within=…)`, which waits per key and can correct itself.
+
     Raises:
         InvalidType: for a collection whose elements are known not to be pairs.
 
