@@ -67,7 +67,7 @@ def second(instant: str) -> int:
 def test_the_last_message_of_each_key_and_window_is_its_result_and_the_others_are_tombstones(
     kafka: str, runner: Any, script: TestStream, windowing: Any, expected: dict[tuple[str, int], int]
 ) -> None:
-    topic = new_topic(kafka, partitions=3, cleanup_policy="compact")
+    topic = new_topic(kafka, partitions=3)  # compaction might remove tombstones before they are looked for
     write(runner, kafka, topic, script, windowing, keys=("key", "window_start"), upsert=True)
     messages = messages_in(kafka, topic)
     table = {message.key(): message.value() for message in messages}  # as a reader keeps it

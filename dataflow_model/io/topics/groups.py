@@ -88,8 +88,9 @@ def note_positions(source: KafkaSource, group: str, positions: Offsets) -> None:
 
     offsets = [TopicPartition(*partition, offset) for partition, offset in positions.items()]
     request = ConsumerGroupTopicPartitions(group, offsets)
+    admin = kept_admin(source)  # held until it has answered
     try:
-        [future] = kept_admin(source).alter_consumer_group_offsets([request], request_timeout=_SECONDS).values()
+        [future] = admin.alter_consumer_group_offsets([request], request_timeout=_SECONDS).values()
         errors = [partition.error for partition in future.result().topic_partitions if partition.error is not None]
     except KafkaException as error:
         errors = [error.args[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -235,12 +236,16 @@ def _listed(
     source: KafkaSource, partitions: Sequence[tuple[str, int]], spec: Any, *, committed: bool, seconds: float
 ) -> Offsets:
     """Ask for an offset of each partition, once; raises `KafkaException`."""
-    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*partition): spec for partition in partitions}
-    futures = kept_admin(source).list_offsets(asked, isolation_level=level, request_timeout=seconds)
-    return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
+    admin = kept_admin(source)  # held until it has answered, since a client that is dropped meanwhile never does
+    futures = admin.list_offsets(asked, isolation_level=level, request_timeout=seconds)
+    try:
+        return {(at.topic, at.partition): future.result(seconds + _SECONDS).offset for at, future in futures.items()}
+    except concurrent.futures.TimeoutError as error:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001 - its public name
 
 
 def kept_admin(source: KafkaSource) -> AdminClient:

@@ -99,7 +99,8 @@ def send(sink: KafkaSink, commit: str, messages: Sequence[Message]) -> None:
     except KafkaException as error:
         raise refusal(sink, error.args[0]) from error
     finally:
-        producer.purge()  # of what an error or an interrupt has left
+        if len(producer):  # an error or an interrupt has left something; a purge may reach what is written after it
+            producer.purge()
     if errors:
         raise refusal(sink, errors[0])
     _open[key] = producer
