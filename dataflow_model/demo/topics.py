@@ -159,18 +159,25 @@ class _Reader(threading.Thread):
                 self._console.print(text, highlight=False)
 
     def _panes(self) -> Iterator[dict[str, Any]]:
-        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         options = {"bootstrap.servers": self._servers, "group.id": "demo", "isolation.level": "read_committed"}
-        consumer = Consumer({**options, **_QUIET, "enable.auto.commit": False})
-        consumer.assign([TopicPartition(DELAYS, 0, OFFSET_BEGINNING)])
+        consumer = Consumer({**options, **_QUIET, "enable.auto.commit": False, "enable.partition.eof": True})
+        position, finishes = 0, False
+        consumer.assign([TopicPartition(DELAYS, 0, position)])
         try:
             while True:
-                message = consumer.poll(1.0 if self._finishes.is_set() else 0.1)
-                if message is None:
-                    if self._finishes.is_set():
-                        return
-                elif message.error() is None:
+                if self._finishes.is_set() and not finishes:
+                    finishes = True
+                    consumer.assign([TopicPartition(DELAYS, 0, position)])  # which lets it report the end anew
+                message = consumer.poll(0.1)
+                error = None if message is None else message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                    raise KafkaException(error)
+                if error is not None and finishes:
+                    return
+                if message is not None and error is None:
+                    position = (message.offset() or 0) + 1
                     yield json.loads(message.value() or b"{}")
         finally:
             consumer.close()
