@@ -24,8 +24,10 @@ from tests.support.laws.held_rows import (
     HeldRows,
     SortedRows,
     check,
+    grouping_twice,
     keeping,
     keyed,
+    merging,
     most_held,
     open_at_a_time,
     ran,
@@ -51,13 +53,8 @@ def test_reading_a_replay_in_chunks_does_not_change_sums_in_columns(
 def test_reading_a_replay_in_chunks_does_not_change_two_groupings_in_sequence(
     source: HeldRows, windowing: WindowingStrategy, combiner: Any, size: int, most_open: int, takes_dropped: bool
 ) -> None:
-    def build(p: dm.Pipeline) -> None:
-        first = keyed(p, source) | dm.Window.into(windowing) | "first" >> combiner.per_key()
-        _ = first | "all firsts" >> dm.io.Collect()
-        _ = first | "seconds" >> dm.Count.per_key() | "all seconds" >> dm.io.Collect()
-
     with open_at_a_time(most_open):
-        check(build, size, takes_dropped=takes_dropped)
+        check(lambda p: grouping_twice(p, source, windowing, combiner), size, takes_dropped=takes_dropped)
 
 
 @share_of_examples(0.5)
@@ -65,14 +62,7 @@ def test_reading_a_replay_in_chunks_does_not_change_two_groupings_in_sequence(
 def test_reading_a_replay_in_chunks_does_not_change_the_order_of_several_sources(
     left: HeldRows, right: HeldRows, windowing: WindowingStrategy, size: int
 ) -> None:
-    def build(p: dm.Pipeline) -> None:
-        created = p | "middle" >> dm.Create([("a", 5), ("b", 6)])
-        both = (keyed(p, right, "right"), created, keyed(p, left, "left")) | dm.Flatten()
-        groups = both | dm.Window.into(windowing) | dm.GroupByKey()
-        _ = groups | "groups" >> dm.io.Collect()
-        _ = both | "shuffled" >> dm.Reshuffle() | "elements" >> dm.io.Collect()
-
-    check(build, size)
+    check(lambda p: merging(p, left, right, windowing), size)
 
 
 @given(replayed_rows(), st.sampled_from(strategies.PERCENTILES), SIZES)

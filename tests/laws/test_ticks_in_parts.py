@@ -16,7 +16,18 @@ from dataflow_model.runners.engine.lifted import gathering
 from dataflow_model.testing import strategies
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
 from tests.support.laws.examples import share_of_examples
-from tests.support.laws.held_rows import COMBINERS, SIZES, HeldRows, check, held_rows, keeping, keyed, ran
+from tests.support.laws.held_rows import (
+    COMBINERS,
+    SIZES,
+    HeldRows,
+    check,
+    grouping_twice,
+    held_rows,
+    keeping,
+    keyed,
+    merging,
+    ran,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,12 +53,7 @@ def test_sums_of_a_tick_read_in_chunks_are_equal_to_the_last_bit(
 def test_reading_a_tick_in_chunks_does_not_change_two_groupings_in_sequence(
     source: HeldRows, windowing: WindowingStrategy, combiner: Any, size: int, takes_dropped: bool
 ) -> None:
-    def build(p: dm.Pipeline) -> None:
-        first = keyed(p, source) | dm.Window.into(windowing) | "first" >> combiner.per_key()
-        _ = first | "all firsts" >> dm.io.Collect()
-        _ = first | "seconds" >> dm.Count.per_key() | "all seconds" >> dm.io.Collect()
-
-    check(build, size, takes_dropped=takes_dropped)
+    check(lambda p: grouping_twice(p, source, windowing, combiner), size, takes_dropped=takes_dropped)
 
 
 @share_of_examples(0.5)
@@ -55,14 +61,7 @@ def test_reading_a_tick_in_chunks_does_not_change_two_groupings_in_sequence(
 def test_reading_a_tick_in_chunks_does_not_change_the_order_of_several_sources(
     left: HeldRows, right: HeldRows, windowing: WindowingStrategy, size: int
 ) -> None:
-    def build(p: dm.Pipeline) -> None:
-        created = p | "middle" >> dm.Create([("a", 5), ("b", 6)])
-        both = (keyed(p, right, "right"), created, keyed(p, left, "left")) | dm.Flatten()
-        groups = both | dm.Window.into(windowing) | dm.GroupByKey()
-        _ = groups | "groups" >> dm.io.Collect()
-        _ = both | "shuffled" >> dm.Reshuffle() | "elements" >> dm.io.Collect()
-
-    check(build, size)
+    check(lambda p: merging(p, left, right, windowing), size)
 
 
 @given(held_rows(floats=False), st.sampled_from(strategies.PERCENTILES), SIZES)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.plan.watermarks.estimators import Arrival
 
 __all__ = [
@@ -32,9 +33,11 @@ __all__ = [
     "HeldRows",
     "SortedRows",
     "check",
+    "grouping_twice",
     "held_rows",
     "keeping",
     "keyed",
+    "merging",
     "most_held",
     "open_at_a_time",
     "ran",
@@ -174,6 +177,22 @@ def keeping(p: dm.Pipeline, source: HeldRows, modulus: int) -> None:
     counts = once | sessions.accumulating_and_retracting() | "counts" >> dm.Count.per_key()
     swapped = counts | dm.Map(lambda pair: (pair[1], pair[0])).retractable("memoised")
     _ = swapped | "by count" >> dm.Count.per_key() | "all by count" >> dm.io.Collect()
+
+
+def grouping_twice(p: dm.Pipeline, source: HeldRows, windowing: WindowingStrategy, combiner: Any) -> None:
+    """Add two groupings in sequence."""
+    first = keyed(p, source) | dm.Window.into(windowing) | "first" >> combiner.per_key()
+    _ = first | "all firsts" >> dm.io.Collect()
+    _ = first | "seconds" >> dm.Count.per_key() | "all seconds" >> dm.io.Collect()
+
+
+def merging(p: dm.Pipeline, left: HeldRows, right: HeldRows, windowing: WindowingStrategy) -> None:
+    """Add transforms whose results show the order of the elements of several sources."""
+    created = p | "middle" >> dm.Create([("a", 5), ("b", 6)])
+    both = (keyed(p, right, "right"), created, keyed(p, left, "left")) | dm.Flatten()
+    groups = both | dm.Window.into(windowing) | dm.GroupByKey()
+    _ = groups | "groups" >> dm.io.Collect()
+    _ = both | "shuffled" >> dm.Reshuffle() | "elements" >> dm.io.Collect()
 
 
 @contextlib.contextmanager
