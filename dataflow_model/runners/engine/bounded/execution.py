@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 PanesBySink: TypeAlias = "dict[str, list[tuple[int, PaneRecords]]]"
 """Panes in columns by sink, each table with the index of its instant."""
 
-CHUNK: Final = Size(instants=4_000, elements=20_000, rows=262_144)
+CHUNK: Final = Size(instants=4_000, elements=20_000, rows=65_536)
 """The size at which a chunk ends."""
 
 

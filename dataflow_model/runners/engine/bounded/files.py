@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 import numpy as np
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.engine.machines.shard import Arrivals
     from dataflow_model.runners.engine.sources.timeline import Awaited
+
+_ASSUMED_OUTPUTS: Final = 16
+"""How many outputs a row may have until some rows have been run."""
 
 
 @attrs.frozen
@@ -194,6 +198,9 @@ class RowReader:
         clock: the tick of all rows of sources without a replay clock.
         through: runs the transforms that are fused with a source, given its label, an output's tag and a bundle.
         awaited: the percentiles that the plan's triggers wait for.
+
+    Attributes:
+        held: the number of elements that have not arrived.
     """
 
     def __init__(
@@ -201,6 +208,8 @@ class RowReader:
     ) -> None:
         self._staged, self._clock, self._through, self._awaited = staged, clock, through, awaited
         self._gathered: dict[str, list[tuple[Bundle, NDArray[np.int64]]]] = {}
+        self._outputs_per_row = _ASSUMED_OUTPUTS
+        self.held = 0
 
     def read(
         self,
@@ -221,7 +230,8 @@ class RowReader:
             start: the first row.
             stop: the row after the last; `None` reads to the end.
             listed: the number of rows that the origin had when it was listed, if it is read to the end.
-            most: the number of rows in a batch at most; `None` for the batches of the source.
+            most: the number of rows in a batch at most, and of its outputs if a row has as many as those before it;
+                `None` for the batches of the source.
             first: the position of its first row, if positions have gaps.
         """
         source = _columns_of(read)
@@ -239,15 +249,16 @@ class RowReader:
             yield PartRead(0, start - first, unread)
             return
         row = start
-        parts = batches if most is None else _in_parts(batches, most)
+        parts = batches if most is None else self._in_parts(batches, most)
         for part in read_rows(read, source, observer, parts, start, stop, base=0, wall=self._clock):
             rows = part.rows
             orders: Any = RowOrders.of_origin(name, rows.positions)
             times, ticks = Integers(rows.event_times), Integers(rows.clock)
             bundle = Bundle.fresh(RowValues(pa.Table.from_batches([rows.batch])), times, orders, ticks)
-            self._gather(self._through(read.label, MAIN, bundle))
+            outputs = self._gather(self._through(read.label, MAIN, bundle))
             if read.dead_letters is not None and part.letters:
-                self._gather(self._through(read.label, read.dead_letters, part.letters))
+                outputs += self._gather(self._through(read.label, read.dead_letters, part.letters))
+            self._outputs_per_row = max(-(-outputs // max(part.count, 1)), 1)
             yield PartRead(part.count, part.stop - first, observer.seen())
             row = part.stop
         if stop is None and source.is_users and row < listed:
@@ -257,31 +268,33 @@ class RowReader:
         if rest.retries or rest.lost:
             yield PartRead(0, row - first, rest)
 
-    def take(self, read: Read, first: int, worker: int = 0, workers: int = 1) -> None:
-        """Run elements of a source in the program through the transforms that are fused with it.
+    def take(
+        self, read: Read, first: int, worker: int = 0, workers: int = 1, *, most: int = sys.maxsize
+    ) -> Iterator[None]:
+        """Run elements of a source in the program through the transforms that are fused with it, part by part.
 
         Args:
             read: the source.
             first: the first tick, at which they arrive unless they have instants of their own.
-            worker: the index of the part of the elements that is taken.
-            workers: the number of parts.
+            worker: the index of the share of the elements that is taken.
+            workers: the number of shares.
+            most: the number of elements in a part at most, and of its outputs, as for `read`.
         """
         has_instants = course_of(read.source) is not None
         numbers_of = {tag: kept.numbers() for tag, _, kept in kept_outputs(read)} if has_instants else {}
         for tag, bundle in static_bundles(read, first):
             start, stop = (len(bundle) * number // workers for number in (worker, worker + 1))
-            if start == stop:
-                continue
-            for cut, arrived in self._through(read.label, tag, bundle.sliced(start, stop)).items():
-                numbers = np.full(len(arrived), first * 2)
-                if has_instants:
-                    numbers = numbers_of[tag][event_numbers(self._staged, cut, arrived.orders)]
-                self._gather({cut: arrived}, numbers)
-
-    @property
-    def held(self) -> int:
-        """The number of elements that have not arrived."""
-        return sum(len(bundle) for parts in self._gathered.values() for bundle, _ in parts)
+            while start < stop:
+                count = min(self._part(most), stop - start)
+                outputs = 0
+                for cut, arrived in self._through(read.label, tag, bundle.sliced(start, start + count)).items():
+                    numbers = np.full(len(arrived), first * 2)
+                    if has_instants:
+                        numbers = numbers_of[tag][event_numbers(self._staged, cut, arrived.orders)]
+                    outputs += self._gather({cut: arrived}, numbers)
+                self._outputs_per_row = max(-(-outputs // count), 1)
+                yield
+                start += count
 
     def arrivals(self, timeline: Timeline, *, is_last: bool = True) -> dict[str, PlacedBundle]:
         """Return elements by the cut at which they arrive, each at its instant of the timeline; in any order.
@@ -290,7 +303,7 @@ class RowReader:
             timeline: the timeline, which continues that of the last call.
             is_last: whether there is none after it; elements that arrive after this one are otherwise held.
         """
-        gathered, self._gathered = self._gathered, {}
+        gathered, self._gathered, self.held = self._gathered, {}, 0
         arrivals: dict[str, PlacedBundle] = {}
         for cut, parts in gathered.items():
             bundle, numbers = all_joined([bundle for bundle, _ in parts]), np.concatenate([at for _, at in parts])
@@ -300,25 +313,36 @@ class RowReader:
                 if not is_last:
                     rows = np.flatnonzero(~arrives)
                     self._gathered[cut] = [(bundle.take(rows), numbers[rows])]
+                    self.held += len(rows)
                 rows = np.flatnonzero(arrives)
                 bundle, numbers = bundle.take(rows), numbers[rows]
             if len(numbers):
                 arrivals[cut] = PlacedBundle(bundle, Integers(np.searchsorted(instants, numbers)))
         return arrivals
 
-    def _gather(self, arrivals: Arrivals, numbers: NDArray[np.int64] | None = None) -> None:
+    def _gather(self, arrivals: Arrivals, numbers: NDArray[np.int64] | None = None) -> int:
         """Keep what has arrived at the instants with these numbers; by default, at the ticks when it was produced."""
+        count = 0
         for cut, bundle in arrivals.items():
             if len(bundle):
                 at = array_of(bundle.produced) * 2 if numbers is None else numbers
                 self._gathered.setdefault(cut, []).append((bundle, at))
+                count += len(bundle)
+        self.held += count
+        return count
 
+    def _part(self, most: int) -> int:
+        """Return how many rows are run at once, so that they probably have `most` outputs at most."""
+        return max(most // self._outputs_per_row, 1)
 
-def _in_parts(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches of at most `most` rows."""
-    for batch in batches:
-        for start in range(0, max(batch.num_rows, 1), most):
-            yield batch.slice(start, most)
+    def _in_parts(self, batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+        """Yield batches that have at most `most` rows, and probably as many outputs."""
+        for batch in batches:
+            start, is_first = 0, True
+            while start < batch.num_rows or is_first:
+                count = self._part(most)
+                yield batch.slice(start, count)
+                start, is_first = start + count, False
 
 
 def _columns_of(read: Read) -> ColumnSource:

@@ -87,24 +87,23 @@ def row_chunks(
     read = until = held = 0
     for count in reading:
         read += count
-        if read - until < max(most, held):
+        if max(read - until, reader.held - held) < max(most, held):
             continue
         timeline = sources.next() if sources.is_replayed else _open_tick(staged, tick)
         if len(timeline):
-            for source in static:
-                reader.take(source, timeline.at[0][0])
+            _take_all(reader, static, timeline)
             static = []
             part = _part(reader, timeline, is_last=False)
             held = reader.held
             is_inside = bool(until) and not sources.is_replayed
             done = min((read - held) / rows, 1.0) if rows else 0.0
             yield from cut_up(part, size, deque() if is_inside else signals, how_far, max(done, how_far.part))
+            del part  # so that it does not stay while more is read
             if sources.is_over:
                 return
         held, until = reader.held, read
     timeline = sources.next()
-    for source in static:
-        reader.take(source, timeline.at[0][0])
+    _take_all(reader, static, timeline)
     is_inside = bool(until) and not sources.is_replayed
     yield from cut_up(_part(reader, timeline), size, deque() if is_inside else signals, how_far)
 
@@ -112,6 +111,13 @@ def row_chunks(
 def _part(reader: RowReader, timeline: Timeline, *, is_last: bool = True) -> InputChunk:
     arrivals = reader.arrivals(timeline, is_last=is_last)
     return InputChunk(timeline, {cut: placed.in_order() for cut, placed in arrivals.items()})
+
+
+def _take_all(reader: RowReader, static: Iterable[Read], timeline: Timeline) -> None:
+    """Take all elements of sources in the program, at the first instant of a timeline."""
+    for source in static:
+        for _ in reader.take(source, timeline.at[0][0]):
+            pass
 
 
 def _in_turn(
@@ -124,8 +130,8 @@ def _in_turn(
     """Read origins one after the other, in the order of their names; yield the number of rows of each batch."""
     for _, read, origin in sorted(origins, key=_name):
         if origin is None:
-            reader.take(read, tick)
-            yield 0
+            for _ in reader.take(read, tick, most=most):
+                yield 0
             continue
         for batch in reader.read(read, origin.name, listed=origin.row_count, first=origin.first, most=most):
             sources.take(batch.seen)

@@ -209,7 +209,7 @@ class CoreGrouping:
         cells = self.machine.cells
         touched = np.concatenate([self.numbers, leading(cells.keys_freed, cells.freed_count)])
         self.keys.release(touched[leading(cells.cells_of_key, len(self.keys))[touched] == 0])
-        self.numbers = touched[:0]
+        self.numbers, self._values = touched[:0], ()
         standing = self.machine.standing
         self.fold.forget(leading(standing.freed, standing.freed_count))
         self.machine.recycle()

@@ -9,7 +9,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, INTERVAL_KIND
 from dataflow_model.runners.engine.lanes.bundle import firings, retracted
-from dataflow_model.runners.engine.lanes.lanes import Intervals, array_of
+from dataflow_model.runners.engine.lanes.lanes import Intervals, Repeated, array_of
 from dataflow_model.runners.engine.lanes.matching import matched
 from dataflow_model.runners.engine.lanes.order_lanes import dense_ranks
 from dataflow_model.runners.engine.lanes.overlapping import Overlapping
@@ -91,6 +91,11 @@ def _in_windows(
     if isinstance(windows, Overlapping):
         indices, starts, ends = windows.bounds()
         return indices, starts, ends, np.full(len(indices), INTERVAL_KIND, np.int64)
+    if isinstance(windows, Repeated):
+        several: tuple[Window, ...] = windows.value
+        bounds_of_each = [(int(window.start), int(window.end), kind_of(window)) for window in several]
+        start, end, kind = np.tile(np.array(bounds_of_each, np.int64).reshape(-1, 3), (len(windows), 1)).T
+        return np.repeat(np.arange(len(windows)), len(several)), start, end, kind
     bounds: dict[Window, tuple[int, int, int]] = {}
     rows: list[int] = []
     in_windows: list[tuple[int, int, int]] = []

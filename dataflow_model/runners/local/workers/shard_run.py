@@ -112,7 +112,8 @@ class ShardRun:
             reader = RowReader(self._staged, self._program.wall, self._through, self._program.awaited)
             timeline = self._read_rows(reader)
             for read in inputs.static:
-                reader.take(read, timeline.at[0][0], self._number, self._workers)
+                for _ in reader.take(read, timeline.at[0][0], self._number, self._workers):
+                    pass
             arrivals = reader.arrivals(timeline)
         self._watermarks = dict(timeline.watermarks)
         self._clock = timeline.at[-1][0]
