@@ -293,5 +293,24 @@ BENCHMARKS: Final = {
             scale=0.025,
             needs="apache_beam",
         ),
+        _local(
+            "local_words",
+            "a million words counted, Beam's FnApiRunner",
+            "words",
+            "beam_words",
+            1.0,
+            scale=0.025,
+            needs="apache_beam",
+        ),
+        _local(
+            "local_words_memory",
+            "peak memory, the same",
+            "words",
+            "beam_words",
+            1.0,
+            scale=0.025,
+            needs="apache_beam",
+            memory=True,
+        ),
     )
 }

@@ -61,6 +61,11 @@ def buckets(pair: tuple[int, int]) -> tuple[int, int]:
     return pair[0] % BUCKETS, pair[1]
 
 
+def words_of(value: int) -> list[str]:
+    """Return ten words, of five thousand."""
+    return [f"word {value * number % 5_000}" for number in range(1, 11)]
+
+
 def scaled(row: Any) -> tuple[int, int]:
     """Return the key of a row and its value, doubled and with 1 added."""
     return row.key, row.value * 2 + 1

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
-from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled, scaled, scaled_columns
+from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled, scaled, scaled_columns, words_of
 from benchmarks.triggered import WINDOWS, arriving, arriving_rows, windowing
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ __all__ = [
     "triggered",
     "user_trigger",
     "vectorized",
+    "words",
 ]
 
+_COUNTS: Final = pa.schema({"key": pa.string(), "value": pa.int64()})
 _SUMS: Final = pa.schema({"key": pa.int64(), "value": pa.int64()})
 
 
@@ -93,6 +95,13 @@ def maps(events: Events, out: Path) -> None:
         rows = pipeline | _read(events)
         mapped = rows | "pair" >> dm.Map(as_pair) | "double" >> dm.Map(doubled) | "bucket" >> dm.Map(buckets)
         _ = mapped | dm.io.WriteParquet(str(out), schema=_SUMS)
+
+
+def words(events: Events, out: Path) -> None:
+    """Count words, with functions in Python up to the grouping."""
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        ones = pipeline | _read(events) | dm.FlatMap(lambda row: words_of(row.value)) | dm.Map(lambda word: (word, 1))
+        _ = ones | dm.CombinePerKey(sum) | dm.io.WriteParquet(str(out), schema=_COUNTS)
 
 
 def vectorized(events: Events, out: Path) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled
+from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled, words_of
 from benchmarks.local_ours import greatest, greatest_of_csv, like_keys, one_by_one, python
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "beam_triggered",
+    "beam_words",
     "combines",
     "comprehension",
     "counts",
@@ -192,6 +193,23 @@ def beam_triggered(events: Events, out: Path) -> None:
         rows = pipeline | ReadFromParquet(f"{events.events}/*.parquet") | beam.Map(stamped)
         panes = rows | windows | beam.CombinePerKey(sum) | "with window" >> beam.Map(with_window)
         _ = panes | WriteToParquet(str(out / "answer"), schema, file_name_suffix=".parquet")
+
+
+def beam_words(events: Events, out: Path) -> None:
+    """Count words with Beam's FnApiRunner."""
+    import apache_beam as beam
+    from apache_beam.io import ReadFromParquet, WriteToParquet
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    out.mkdir(parents=True)
+    schema = pa.schema({"key": pa.string(), "value": pa.int64()})
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as pipeline:
+        rows = pipeline | ReadFromParquet(f"{events.events}/*.parquet")
+        ones = rows | beam.FlatMap(lambda row: words_of(row["value"])) | "one" >> beam.Map(lambda word: (word, 1))
+        counts = ones | beam.CombinePerKey(sum) | "row" >> beam.Map(lambda pair: {"key": pair[0], "value": pair[1]})
+        _ = counts | WriteToParquet(str(out / "answer"), schema, file_name_suffix=".parquet")
 
 
 def _table(events: Events) -> pa.Table:
