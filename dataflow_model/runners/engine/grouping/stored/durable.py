@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,15 +21,15 @@ from dataflow_model.runners.engine.grouping.keyed import CoreMachine
 from dataflow_model.runners.engine.grouping.stored.joined import Joined
 from dataflow_model.runners.engine.grouping.stored.packing import pack
 from dataflow_model.runners.engine.grouping.stored.unpacking import unpack
-from dataflow_model.runners.engine.grouping.stored.waiting import WaitingKeys
 from dataflow_model.runners.engine.lanes.lanes import array_of
 from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane
-from dataflow_model.runners.engine.state.key_store import CLOCK, earliest, head_bytes
+from dataflow_model.runners.engine.state.key_store import CLOCK, dues_of, earliest, head_bytes
+from dataflow_model.runners.engine.state.queues import WaitingKeys
 from dataflow_model.runners.engine.state.resharding import keys_of_share
 from dataflow_model.runners.engine.state.settled import SettledKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.state.queues import Dues
     from dataflow_model.runners.engine.state.resharding import Share
 
-_FEW: Final = 64
-"""Up to this number of deadlines in a time domain, outdated ones are not removed."""
 _KEPT: Final = 1 << 17
 _CELL_BYTES: Final = 320
 """The approximate memory of a cell in columns, in addition to the bytes of its key."""
@@ -66,7 +65,7 @@ class _StoredKeys:
         self._not_waiting: set[bytes] = set()
         """Those of them that may not be among the waiting keys with this head; the others need not be added again."""
         self._domains = domains
-        self._waiting = WaitingKeys(domains + 1, self._popped_head)
+        self._waiting: WaitingKeys[bytes] = WaitingKeys(domains + 1, self._waiting_dues)
 
     def load(self, keys: Iterable[bytes]) -> Joined:
         """Return the stored form of keys to load into columns, without those that are loaded already, or are new.
@@ -140,22 +139,33 @@ class _StoredKeys:
 
     def _wait(self, heads: Mapping[bytes, bytes]) -> None:
         """Add the deadlines of keys outside the columns, and remove outdated ones if most of them are."""
-        self._waiting.add(heads.items())
-        if self._waiting.size() > _FEW + 2 * len(self.entries):
-            self._waiting.clear()
-            self._waiting.add((encoded, self._waiting_head(encoded)) for encoded in self.entries)
+        for dues, keys in _by_dues(heads.items()):
+            self._waiting.add(dues, keys)
+        if self._waiting.are_mostly_outdated(len(self.entries)):
+            heads_of_all = ((encoded, self._waiting_head(encoded)) for encoded in self.entries)
+            self._waiting.refill(_by_dues(heads_of_all))
 
-    def _popped_head(self, encoded: bytes) -> bytes:
-        """Return the head of a key outside the columns; note a key in columns, which no longer waits."""
+    def _waiting_dues(self, encoded: bytes) -> Dues | None:
+        """Return the deadlines of a key outside the columns; note a key in columns, which no longer waits."""
         if encoded in self._loaded:
             self._not_waiting.add(encoded)
-            return b""
-        return self._waiting_head(encoded)
+            return None
+        head = self._waiting_head(encoded)
+        return dues_of(head) if head else None
 
     def _waiting_head(self, encoded: bytes) -> bytes:
         """Return the head of a stored key; `b""` for other keys."""
         entry = self.entries.peek(encoded)
         return b"" if entry is None else entry[: self.begin]
+
+
+def _by_dues(heads: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[Dues, list[bytes]]]:
+    """Yield the keys with the same head together, with their deadlines."""
+    keys_by_head: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    for encoded, head in heads:
+        keys_by_head[head].append(encoded)
+    for head, keys in keys_by_head.items():
+        yield dues_of(head), keys
 
 
 class _DurableGrouping(CoreGrouping):
