@@ -15,6 +15,7 @@ from dataflow_model.arguments import way_out
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, refuse_async, shown
 from dataflow_model.io.files.file_source import checked_time
 from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column
 from dataflow_model.plan.columns.time_units import TimeUnit, checked_unit
@@ -80,8 +81,8 @@ class EventsSource(ColumnSource):
                 check_time_column(self.columns, name, option)
 
     @property
+    @override
     def contents(self) -> str:
-        """What `explain()` calls the source."""
         return f"the events of {self._name}"
 
     @property

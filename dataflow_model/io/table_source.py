@@ -13,6 +13,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.files.file_source import BATCH_ROWS, checked_time
 from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column, instants
 from dataflow_model.plan.columns.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
@@ -54,8 +55,8 @@ class TableSource(ColumnSource):
     is_typed: ClassVar[bool] = True
 
     @property
+    @override
     def contents(self) -> str:
-        """What `explain()` calls the source."""
         return "a table"
 
     holds_rows: ClassVar[bool] = True

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, shown
 from dataflow_model.io.arguments import with_label_hints
 from dataflow_model.io.read import ReadRows, checked_watermark
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
 from dataflow_model.plan.functions.typevars import ResultT
@@ -93,8 +94,8 @@ class ThenSource(ColumnSource):
     retry_for: DurationLike = attrs.field(default=attrs.Factory(lambda self: self.live.retry_for, takes_self=True))
 
     @property
+    @override
     def contents(self) -> str:
-        """What `explain()` calls the source."""
         since = "" if self.at is None else f" from {format_instant(int(self.at))} on"
         return f"{self.history.contents}, then {self.live.contents}{since}"
 
@@ -246,8 +247,8 @@ class ThenSource(ColumnSource):
         source, name = self._of(origin)
         return source.dead_letter(label, name, start, bad)
 
+    @override
     def where(self, origin: str, row: int) -> str:
-        """Return how messages call a row of an origin."""
         source, name = self._of(origin)
         return source.where(name, row)
 

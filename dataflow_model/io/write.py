@@ -13,6 +13,7 @@ from dataflow_model.io.sinks.bundles import ArrowTableSink, CollectSink, Foreach
 from dataflow_model.io.sinks.file_sinks import CsvSink, JsonSink, ParquetSink, TextSink
 from dataflow_model.io.sinks.sink_columns import PANE_FIELDS, RETRACTION_FIELD
 from dataflow_model.io.tables.table_sinks import TableSink
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.type_schemas import schema_from_type
 from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.transforms.endpoints.create import Write
@@ -325,8 +326,8 @@ class WriteText(Write):
         )
         super().__init__(sink)
 
+    @override
     def expand(self, pcoll: PCollection) -> None:
-        """Add the node."""
         label, element_type = pcoll.pipeline.scope, pcoll.element_type
         if typehints.clashes(element_type, str) or is_typeddict(element_type):
             raise InvalidType(
@@ -464,8 +465,8 @@ class ForeachBundle(Write):
     def __init__(self, fn: Callable[..., Any], *, whole_records: bool = False) -> None:
         super().__init__(ForeachBundleSink(fn=fn, whole_records=whole_records))
 
+    @override
     def expand(self, pcoll: PCollection, /) -> None:
-        """Add the node."""
         Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
 
 
@@ -495,8 +496,8 @@ class Collect(Write):
     def __init__(self, *, panes: bool = False) -> None:
         super().__init__(CollectSink(panes=panes))
 
+    @override
     def expand(self, pcoll: PCollection) -> None:
-        """Add the node."""
         Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
 
 

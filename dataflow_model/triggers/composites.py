@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.overriding import override
 from dataflow_model.triggers.base import BuiltInTree, CompositeTrigger, ParallelTrigger, Trigger, check_trigger_type
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ class AfterEach(_ManyTriggers):
         """Return whether the first child may; the others wait for it."""
         return self.parts[0].may_fire(allowed_lateness=allowed_lateness)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return "; then ".join(part.describe() for part in self.parts)
 
 
@@ -160,8 +161,8 @@ class AfterAny(ParallelTrigger, _ManyTriggers):
         """Return whether any child may."""
         return any(part.may_fire(allowed_lateness=allowed_lateness) for part in self.parts)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return "at the first of: " + ", or ".join(part.describe() for part in self.parts)
 
 
@@ -223,6 +224,6 @@ class AfterAll(ParallelTrigger, _ManyTriggers):
         """Return whether every child may."""
         return all(part.may_fire(allowed_lateness=allowed_lateness) for part in self.parts)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return "once all hold: " + ", and ".join(part.describe() for part in self.parts)

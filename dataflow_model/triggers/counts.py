@@ -9,6 +9,7 @@ import attrs
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
+from dataflow_model.overriding import override
 from dataflow_model.triggers.base import Trigger
 from dataflow_model.values import encode_key
 
@@ -92,12 +93,12 @@ class AfterCount(_Sum):
         del element
         return 1
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return "at an element" if self.n == 1 else f"at {self.n} elements"
 
+    @override
     def describe_repeated(self) -> str:
-        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return "at each element" if self.n == 1 else f"at every {self.n} elements"
 
 
@@ -131,10 +132,10 @@ class AfterBytes(_Sum):
     def _weight(self, element: Any) -> int:
         return size_in_bytes(element)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return f"at {self.n:,} bytes"
 
+    @override
     def describe_repeated(self) -> str:
-        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"at every {self.n:,} bytes"

@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 
 from dataflow_model.arguments import nonnegative_duration
+from dataflow_model.overriding import override
 from dataflow_model.time import (
     Duration,
     DurationLike,
@@ -102,14 +103,14 @@ class AfterProcessingTime(_Delay):
     def _deadline(self, context: TriggerContext) -> int:
         return int(ProcessingTime(context.now(TimeDomain.PROCESSING_TIME)) + self.delay)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         if not self.delay:
             return "at the end of the tick in which the first element arrives"
         return f"{duration_text(self.delay)} of processing time after the first element"
 
+    @override
     def describe_repeated(self) -> str:
-        """Describe when the trigger fires if it is restarted whenever it finishes."""
         if not self.delay:
             return "at the end of each tick in which elements arrive"
         return f"every {duration_text(self.delay).removeprefix('1 ')} of processing time, from the first new element"
@@ -145,10 +146,10 @@ class AfterEventTime(_Delay):
     def _deadline(self, context: TriggerContext) -> int:
         return int(context.event_time + self.delay)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return f"when the watermark is {duration_text(self.delay)} past the first element"
 
+    @override
     def describe_repeated(self) -> str:
-        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"every {duration_text(self.delay).removeprefix('1 ')} of event time, from the first new element"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
+from dataflow_model.overriding import override
 from dataflow_model.triggers.base import NeverFinishing, Trigger, check_calls
 from dataflow_model.values import by_bounds, is_pair
 
@@ -58,12 +59,12 @@ class AfterPunctuation(Trigger):
     def on_merge(self, context: TriggerContext) -> None:
         """Do nothing, since the trigger keeps no state."""
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return f"at an element that satisfies {_name(self.predicate)}"
 
+    @override
     def describe_repeated(self) -> str:
-        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"at each element that satisfies {_name(self.predicate)}"
 
     def __repr__(self) -> str:
@@ -151,8 +152,8 @@ class DataTrigger(NeverFinishing):
                 hint=f"define merge_state in {type(self).__name__}, or use windows that do not merge",
             )
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return f"when {self!r} decides"
 
 
@@ -194,8 +195,8 @@ class Always(NeverFinishing):
         """Continue as itself."""
         return self
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return "at each element"
 
 
@@ -223,6 +224,6 @@ class Never(NeverFinishing):
         del allowed_lateness
         return False
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return "never before the window expires"

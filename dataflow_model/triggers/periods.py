@@ -8,6 +8,7 @@ import attrs
 
 from dataflow_model.arguments import check_zone
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.overriding import override
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -108,12 +109,12 @@ class AtPeriod(Deadline):
         at = local_times.next_time(int(first), int(self.reference), self.period, self.timezone)
         return max(int(MIN_TIMESTAMP), min(at, int(MAX_TIMESTAMP)))
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return f"at the next {self._words()}"
 
+    @override
     def describe_repeated(self) -> str:
-        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"every {self._words()}"
 
     def _words(self) -> str:

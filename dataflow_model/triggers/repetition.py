@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.arguments import calls_explained
+from dataflow_model.overriding import override
 from dataflow_model.triggers.base import (
     BuiltInTree,
     CompositeTrigger,
@@ -91,8 +92,8 @@ class Repeatedly(NeverFinishing, _Repetition):
         """Return whether the child may."""
         return self.trigger.may_fire(allowed_lateness=allowed_lateness)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return self.trigger.describe_repeated()
 
     def __repr__(self) -> str:
@@ -168,8 +169,8 @@ class RepeatCount(_Repetition):
         """Return whether the child may."""
         return self.trigger.may_fire(allowed_lateness=allowed_lateness)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return f"{self.trigger.describe_repeated()}, {'once' if self.n == 1 else f'{self.n} times'}"
 
     def __repr__(self) -> str:
@@ -217,8 +218,8 @@ class RepeatUntil(BuiltInTree):
         """Check the children and arguments."""
         self.lowered().check_for(merging=merging)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return self.lowered().describe()
 
     def __repr__(self) -> str:
@@ -276,8 +277,8 @@ class OrFinally(ParallelTrigger, BuiltInTree):
         """Return whether either trigger may."""
         return any(part.may_fire(allowed_lateness=allowed_lateness) for part in self.children)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return f"{self.first.describe()}; the last time: {self.until.describe()}"
 
     def __repr__(self) -> str:

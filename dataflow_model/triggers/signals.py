@@ -8,6 +8,7 @@ from urllib.parse import quote
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.overriding import override
 from dataflow_model.triggers.base import Trigger
 
 if TYPE_CHECKING:
@@ -73,12 +74,12 @@ class AfterSignal(Trigger):
     def on_merge(self, context: TriggerContext) -> None:
         """Do nothing, since the trigger keeps no state."""
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return f"at the signal {self.name!r}"
 
+    @override
     def describe_repeated(self) -> str:
-        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"at each signal {self.name!r}"
 
     def __repr__(self) -> str:

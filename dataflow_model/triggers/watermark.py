@@ -7,6 +7,7 @@ from typing import Final, SupportsFloat
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.overriding import override
 from dataflow_model.time import Duration, EventTime
 from dataflow_model.triggers.base import Trigger, check_trigger_type
 from dataflow_model.triggers.contexts import LOW_WATERMARK, TimeDomain, TriggerContext
@@ -158,8 +159,8 @@ class AfterWatermark(Trigger):
             if part is not None:
                 part.check_for(merging=merging)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         if self.percentile != LOW_WATERMARK:
             return f"when the {self.percentile:g} % watermark passes the end of the window"
         words = ["on time: when the watermark passes the end of the window"]
@@ -169,8 +170,8 @@ class AfterWatermark(Trigger):
             words.append(f"late: {self.late.describe_repeated()}")
         return "; ".join(words)
 
+    @override
     def describe_repeated(self) -> str:
-        """Describe when the trigger fires if it is restarted whenever it finishes."""
         if self.early is None and self.late is None and self.percentile == LOW_WATERMARK:
             return DefaultTrigger().describe()
         return super().describe_repeated()
@@ -212,6 +213,6 @@ class DefaultTrigger(Trigger):
         """Return whether late data are allowed; otherwise the window expires when the trigger fires."""
         return allowed_lateness > Duration(0)
 
+    @override
     def describe(self) -> str:
-        """Describe when the trigger fires."""
         return "on time: when the watermark passes the end of the window; late: at each element"

@@ -27,6 +27,7 @@ from dataflow_model.io.text.unpacking import (
     problem_of_encoding,
     suffix_of_content,
 )
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ class CsvSource(LinesOfRows):
                 schema = schema.set(index, pa.field(name, pa.timestamp("us")))
         return schema
 
+    @override
     def zone_text(self, schema: pa.Schema) -> str:
-        """Return in which zone times without an offset are read, if there are any."""
         zone = self.options.zone
         return super().zone_text(schema) if zone is None else f"times without an offset are in {zone}"
 

@@ -32,6 +32,7 @@ from dataflow_model.io.listing.known_files import Compared, Listed, Unfinished, 
 from dataflow_model.io.listing.listed_folder import HIDDEN
 from dataflow_model.io.listing.matching import Watch, list_files
 from dataflow_model.io.listing.paths import absolute_paths, file_below, root_of
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.natural_order import natural
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.replay_clock import last_clock_before
@@ -156,8 +157,8 @@ class FileSource(ColumnSource):
     grows: ClassVar[bool] = False
 
     @property
+    @override
     def contents(self) -> str:
-        """What `explain()` calls the source."""
         names = [] if self.given is None else from_folders(self.given)
         folders = f" with {', '.join(names)} from the names of folders" if names else ""
         return f"{self.kind} files{folders}{f' where {self.partition_filter}' if self._skips else ''}"

@@ -10,6 +10,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.topics.decoding.values import in_columns
 from dataflow_model.io.topics.source import COLUMNS, KafkaSource
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
@@ -85,8 +86,8 @@ class DecodedSource(KafkaSource):
         self.form.check()
         return self
 
+    @override
     def schema(self) -> pa.Schema:
-        """Return the columns."""
         return self.columns
 
     def stated_columns(self) -> pa.Schema:

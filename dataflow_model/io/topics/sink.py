@@ -11,6 +11,7 @@ from dataflow_model.io.sinks.column_sinks import ColumnSink
 from dataflow_model.io.sinks.sink_columns import checked_schema, columns_text, own_columns
 from dataflow_model.io.topics.client import checked_options, checked_servers, checked_topic, described
 from dataflow_model.io.topics.messages import RESERVED, KafkaWriter, WeakKafkaWriter, messages_of
+from dataflow_model.overriding import override
 from dataflow_model.plan.endpoints.outcomes import Reader
 from dataflow_model.plan.endpoints.sinks import KnownCommits
 from dataflow_model.values import pickles
@@ -145,8 +146,8 @@ class KafkaSink(ColumnSink):
         """Whether the elements are rows whose columns are not known."""
         return self.value == "json" and self.schema is None
 
+    @override
     def columns_in(self, message: bytes) -> pa.Schema | None:
-        """Return the columns that a writer has inferred, without those that the sink adds."""
         return own_columns(pickles.load(message).schema, panes=self.panes, retractions=self.retractions)
 
     def describe(self) -> str:

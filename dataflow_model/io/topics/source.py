@@ -19,6 +19,7 @@ from dataflow_model.io.topics.bounds import (
     partition_of,
 )
 from dataflow_model.io.topics.client import checked_options, checked_servers
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.source_columns import check_time_column
 from dataflow_model.plan.columns.time_units import checked_unit
 from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
@@ -127,8 +128,8 @@ class KafkaSource(ColumnSource):
             )
 
     @property
+    @override
     def contents(self) -> str:
-        """What `explain()` calls the source."""
         if self.pattern is not None:
             return f"the topics that match {self.pattern!r}"
         return f"the topic{'s' if len(self.topics) > 1 else ''} {', '.join(self.topics)}"

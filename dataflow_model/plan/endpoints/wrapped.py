@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.overriding import override
 from dataflow_model.plan.endpoints.retries import retried
 from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
 
@@ -61,8 +62,8 @@ class WrappedSource(ColumnSource):
     retry_for: DurationLike = attrs.field(default=attrs.Factory(lambda self: self.source.retry_for, takes_self=True))
 
     @property
+    @override
     def contents(self) -> str:
-        """What `explain()` calls the source."""
         return self.source.contents
 
     @property

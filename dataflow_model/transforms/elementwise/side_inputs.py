@@ -8,6 +8,7 @@ import attrs
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
+from dataflow_model.overriding import override
 from dataflow_model.plan.checks.side_windows import share_windows
 from dataflow_model.plan.functions.typevars import ElementT, KeyT, ValueT
 from dataflow_model.plan.logical.nodes import SideInput
@@ -66,8 +67,8 @@ class AsSingleton(AsView[ElementT]):
         super().__init__(pcoll)
         self.default = default
 
+    @override
     def node_argument(self, main: PCollection) -> SideInput:
-        """Return what stands for this side input in the plan, beside a main input."""
         return attrs.evolve(super().node_argument(main), default=self.default)
 
 

@@ -9,6 +9,7 @@ import attrs
 
 from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.overriding import override
 from dataflow_model.plan.functions.dofn import BoundedLatenessFn, Retract, TimestampedValue
 from dataflow_model.plan.functions.state import TimerSpec, ValueStateSpec, WatermarkHoldSpec, on_timer
 from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration, duration_text
@@ -143,8 +144,8 @@ class CorrectedSide(KeptSide):
     emitted: list[bool] = attrs.field(factory=list)
     waiting: list[int] = attrs.field(factory=list)
 
+    @override
     def add(self, time: int, value: Any, *, matched: bool) -> None:
-        """Add an element after those with the same event time."""
         self.emitted.insert(bisect_right(self.times, time), False)
         super().add(time, value, matched=matched)
         if not matched:
@@ -168,8 +169,8 @@ class CorrectedSide(KeptSide):
                 del self.waiting[bisect_left(self.waiting, self.times[index])]
         super().match(indices)
 
+    @override
     def drop(self, count: int) -> None:
-        """Remove the first elements."""
         del self.emitted[:count]
         if count:
             last = self.times[count - 1]

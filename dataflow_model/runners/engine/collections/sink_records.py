@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.record_columns import (
     LazyRecords,
     PaneColumns,
@@ -128,8 +129,8 @@ class JoinedRecords(LazyRecords):
     def __len__(self) -> int:
         return sum(map(len, self.chunks))
 
+    @override
     def pane_columns(self) -> PaneColumns:
-        """Return window and pane of each record."""
         return PaneColumns.joined(list(map(PaneColumns.of, self.chunks)))
 
     def made(self) -> list[Record]:

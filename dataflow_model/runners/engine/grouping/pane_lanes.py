@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.overriding import override
 from dataflow_model.runners.engine.core.operations import (
     ELEMENT,
     GLOBAL_KIND,
@@ -372,8 +373,8 @@ class PaneUpdates(UpdateColumns):
         columns = zip(self.orders.bare(), self.emissions.tolist(), self.retractions.tolist(), strict=True)
         return {row: self._update(*pane) for row, pane in enumerate(columns) if pane[1] >= 0}.items()
 
+    @override
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> PaneUpdates:
-        """Return the updates at these rows, by their indices among the selected ones."""
         indices = np.asarray(rows, np.int64)
         return PaneUpdates(self.label, self.orders.taken(indices), self.emissions[indices], self.retractions[indices])
 

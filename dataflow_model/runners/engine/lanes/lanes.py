@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import numpy as np
 
+from dataflow_model.overriding import override
 from dataflow_model.runners.engine.lanes.uniform import concatenated, picked
 from dataflow_model.values import GLOBAL_WINDOW, Window
 from dataflow_model.values import interval as interval_of
@@ -91,8 +92,8 @@ class Repeated(Lane[T_co]):
     def __len__(self) -> int:
         return self._count
 
+    @override
     def items(self) -> Iterator[T_co]:
-        """Return an iterator over the items."""
         return itertools.repeat(self.value, self._count)
 
     def item(self, row: int) -> T_co:
@@ -100,8 +101,8 @@ class Repeated(Lane[T_co]):
         del row
         return self.value
 
+    @override
     def sliced(self, start: int, stop: int) -> Repeated[T_co]:
-        """Return the items `[start, stop)`."""
         return Repeated(self.value, len(range(self._count)[start:stop]))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Repeated[T_co]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from dataflow_model.overriding import override
 from dataflow_model.runners.engine.lanes.lanes import Lane, joined, ranks_of, taken
 from dataflow_model.runners.engine.lanes.radix import in_order_of
 from dataflow_model.runners.engine.lanes.uniform import concatenated, picked, uniform
@@ -466,8 +467,8 @@ class DeferredOrders(OrderLane):
             return []
         return self._orders() if self._rows is None else taken(self._orders(), self._rows)
 
+    @override
     def bare_item(self, row: int) -> tuple[Any, ...]:
-        """Return one of them."""
         order: tuple[Any, ...] = self._orders()[row if self._rows is None else int(self._rows[row])]
         return order
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import KeyEncodingError, UserCodeError, shown
 from dataflow_model.metrics.collecting import key_times
+from dataflow_model.overriding import override
 from dataflow_model.plan.functions.dofn import BoundedLatenessFn
 from dataflow_model.plan.logical.dropped import DropReason
 from dataflow_model.runners.engine.core.calls import ElementLoop
@@ -88,8 +89,8 @@ class StatefulMachine(StoreMachine):
 
     # The events of one instant -------------------------------------------------------------------------------------
 
+    @override
     def run(self, chunk: Chunk) -> Produced:
-        """Run the instants of a chunk in order; see `KeyedMachine`."""
         self._windows.clear()
         try:
             return super().run(chunk)
@@ -287,8 +288,8 @@ class StatefulMachine(StoreMachine):
         """Return the input's watermarks, held back by buffered elements, timers and holds."""
         return self._held(self.watermarks.less(self._wait) if self._wait else self.watermarks)
 
+    @override
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return the input watermark and the processing time at which something next happens without new elements."""
         event, clock = super().next_moments()
         if event is not None and self._sorts:
             event = min(event + self._wait + 1, int(MAX_TIMESTAMP))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from dataflow_model.overriding import override
 from dataflow_model.runners.engine.core.byte_table import ByteTable
 from dataflow_model.runners.engine.core.columns import leading
 from dataflow_model.runners.engine.core.moving import changed_heads
@@ -304,8 +305,8 @@ class DurableMachine(CoreMachine):
             core=self._grouping,
         )
 
+    @override
     def run(self, chunk: Chunk) -> Produced:
-        """Run the instants of a chunk in order; see `KeyedMachine`."""
         self._load_due(chunk)
         produced = super().run(chunk)
         hold = self._stored.hold()
@@ -328,14 +329,14 @@ class DurableMachine(CoreMachine):
 
     # What a host reads off -----------------------------------------------------------------------------------------
 
+    @override
     def output_watermarks(self) -> Watermarks:
-        """Return the input's watermarks, held back by pending output."""
         hold = self._stored.hold()
         watermarks = self.watermarks.held(self._core.machine.schedule.held())
         return watermarks if hold is None else watermarks.held(hold)
 
+    @override
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return the next watermark, and the next time of the clock, at which a timer or an expiry is due."""
         event, clock = super().next_moments()
         dues = self._stored.next_dues()
         event_dues = [event, *(due for domain, due in enumerate(dues) if domain != CLOCK)]
