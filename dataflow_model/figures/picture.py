@@ -82,8 +82,8 @@ def paint(runs: Sequence[PanelRun]) -> Canvas:
         grid = canvas.add_gridspec(1, len(runs), left=0.09, right=0.98, bottom=0.155, top=top, wspace=0.08)
         scenes = [scene_of(run) for run in runs]
         first: Axes | None = None
-        for place_, (run, scene) in enumerate(zip(runs, scenes, strict=True)):
-            axes = canvas.add_subplot(grid[0, place_], sharey=first)
+        for column, (run, scene) in enumerate(zip(runs, scenes, strict=True)):
+            axes = canvas.add_subplot(grid[0, column], sharey=first)
             _draw(axes, run, scene, inches=width * 0.89 / len(runs))
             first = first or axes
         handles = list(_legend(scenes))

@@ -140,11 +140,11 @@ def difference(left: Iterable[Any], right: Iterable[Any], *, scale: float = 0) -
     only_right = sorted_by_content(right)
     only_left: list[Any] = []
     for value in sorted_by_content(left):
-        place = next((place for place, other in enumerate(only_right) if same(value, other, scale=scale)), None)
-        if place is None:
+        index = next((index for index, other in enumerate(only_right) if same(value, other, scale=scale)), None)
+        if index is None:
             only_left.append(value)
         else:
-            del only_right[place]
+            del only_right[index]
     return only_left, only_right
 
 

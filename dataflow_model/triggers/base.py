@@ -191,8 +191,8 @@ class Trigger:
                 f"{self!r} does not define how its state is merged when windows merge",
                 hint=f"define on_merge in {type(self).__name__}, or use windows that do not merge",
             )
-        for place, child in enumerate(tree.children):
-            check_trigger_type(child, f"children[{place}]").check_for(merging=merging)
+        for index, child in enumerate(tree.children):
+            check_trigger_type(child, f"children[{index}]").check_for(merging=merging)
 
     def lowered(self) -> Trigger:
         """Return the tree that is evaluated instead of this trigger; by default the trigger itself."""

@@ -31,8 +31,8 @@ class _ManyTriggers(CompositeTrigger, BuiltInTree):
                 f"{type(self).__name__}() needs at least one trigger, got none",
                 hint=f"pass the triggers as arguments: {type(self).__name__}(dm.AfterWatermark(), …)",
             )
-        for place, part in enumerate(parts):
-            check_trigger_type(part, f"argument {place + 1}")
+        for index, part in enumerate(parts):
+            check_trigger_type(part, f"argument {index + 1}")
         self.__attrs_init__(parts)  # type: ignore[attr-defined]
 
     @property

@@ -73,8 +73,8 @@ def here(arguments: list[str], folder: Path, port: int) -> list[str]:
     assert Path(program).name == "dataflow-model"
     places = {"/data": str(folder), "/var/lib": str(folder / "state"), "/checkpoints": str(folder / "checkpoints")}
     text = "\0".join(rest).replace("9464", str(port)).replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - it is replaced
-    for place, own in places.items():
-        text = re.sub(rf"(?<=\0){place}(?=/)", own, text)
+    for key, own in places.items():
+        text = re.sub(rf"(?<=\0){key}(?=/)", own, text)
     return text.split("\0")
 
 
@@ -110,8 +110,8 @@ def test_the_service_stops_as_its_unit_expects_and_resumes(
     assert (unit()["KillMode"], unit()["Restart"]) == ("mixed", "on-failure")
     assert [row["value"] for row in files_of(folder)] == [5.0]
     monkeypatch.chdir(folder)
-    place = arguments.index("--")
-    assert main([*arguments[:place], "--until", "drained", *arguments[place:]]) == 0
+    index = arguments.index("--")
+    assert main([*arguments[:index], "--until", "drained", *arguments[index:]]) == 0
     assert capsys.readouterr().out.startswith("drained")
     assert sorted(row["value"] for row in files_of(folder)) == [1.0, 5.0]
 

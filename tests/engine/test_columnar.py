@@ -344,7 +344,7 @@ def test_elements_of_a_chunk_are_dropped_by_the_watermark_of_their_own_instant(
         return sorted(str(pane) for table in tables for pane in table.to_pylist()), engine.counters
 
     def chunk(first: int, stop: int) -> Chunk:
-        mine = [row for row, (_, place) in enumerate(rows) if first <= place < stop]
+        mine = [row for row, (_, index) in enumerate(rows) if first <= index < stop]
         times = np.array([rows[row][0] for row in mine], np.int64)
         ones = pa.chunked_array([np.ones(len(mine), np.int64)])
         bundle = Bundle.fresh(Pairs(ones, ones), Integers(times), of_rows("read", mine), 0)
@@ -354,7 +354,7 @@ def test_elements_of_a_chunk_are_dropped_by_the_watermark_of_their_own_instant(
         watermarks = [Watermarks(low) for low in reached[first:stop]]
         return Chunk(Instants([0] * count, [True] * count), PlacedBundle(bundle, places), watermarks)
 
-    assert run([chunk(0, 5)]) == run(chunk(place, place + 1) for place in range(5))
+    assert run([chunk(0, 5)]) == run(chunk(index, index + 1) for index in range(5))
 
 
 def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:

@@ -46,9 +46,9 @@ def net(records: Sequence[Record]) -> list[tuple[Any, ...]]:
     """Return what stands of panes once retractions have been applied: the fold by which cuts must not matter."""
     standing: dict[tuple[Any, ...], int] = {}
     for record in records:
-        place = (*record.value, record.window)
-        standing[place] = standing.get(place, 0) + (-1 if record.is_retraction else 1)
-    return sorted(((place, times) for place, times in standing.items() if times), key=repr)
+        cell = (*record.value, record.window)
+        standing[cell] = standing.get(cell, 0) + (-1 if record.is_retraction else 1)
+    return sorted(((cell, times) for cell, times in standing.items() if times), key=repr)
 
 
 @given(st.lists(st.integers(-DAY, DAY), min_size=2, max_size=20))

@@ -39,7 +39,7 @@ def messages(of: KafkaSink, *tasks: list[Any]) -> list[Message]:
 
 
 def parts(of: KafkaSink, *elements: Any) -> list[tuple[bytes | None, bytes | None]]:
-    records = [record(place, element) for place, element in enumerate(elements)]
+    records = [record(index, element) for index, element in enumerate(elements)]
     return [(message.key, message.value) for message in messages(of, records)]
 
 
@@ -136,7 +136,7 @@ def test_columns_can_be_headers_too() -> None:
 
 def test_a_triple_has_headers_which_may_be_repeated() -> None:
     triples = [("k", b"v", [("a", "1"), ("a", b"2"), ("b", None)]), ("k", None, {"a": "1"})]
-    found = messages(sink(value="bytes"), [record(place, triple) for place, triple in enumerate(triples)])
+    found = messages(sink(value="bytes"), [record(index, triple) for index, triple in enumerate(triples)])
     assert [message.headers for message in found] == [(("a", b"1"), ("a", b"2"), ("b", None)), (("a", b"1"),)]
 
 

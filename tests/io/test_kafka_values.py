@@ -74,10 +74,10 @@ def test_only_values_that_are_not_one_object_with_fields_of_the_types_are_bad_ro
     good = b'{"delay": 4}'
     for values in ([value], [good, value, good], [None, value, good], [b"{\n}", value, good]):
         found = rows(list(values))
-        place = values.index(value)
-        assert isinstance(found[place], str)
-        assert str(found[place]).startswith(reason)
-        assert not any(isinstance(row, str) for at, row in enumerate(found) if at != place)
+        index = values.index(value)
+        assert isinstance(found[index], str)
+        assert str(found[index]).startswith(reason)
+        assert not any(isinstance(row, str) for at, row in enumerate(found) if at != index)
 
 
 def test_the_text_of_a_bad_row_is_the_value() -> None:

@@ -40,9 +40,9 @@ def put_damaged(folder: Path, name: str) -> None:
     file = folder / f".{name}"
     table = pa.table({"at": range(12), "v": ["x"] * 12})
     pq.write_table(table, file, row_group_size=4, compression="none", use_dictionary=False, write_page_checksum=True)
-    place = pq.ParquetFile(file).metadata.row_group(1).column(1).data_page_offset
+    index = pq.ParquetFile(file).metadata.row_group(1).column(1).data_page_offset
     content = bytearray(file.read_bytes())
-    content[place + 20 : place + 40] = bytes(20)
+    content[index + 20 : index + 40] = bytes(20)
     file.write_bytes(content)
     file.rename(folder / name)
 

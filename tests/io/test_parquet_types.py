@@ -280,9 +280,9 @@ def test_rows_are_counted_by_row_groups_and_not_by_the_footer(tmp_path: Path) ->
     file = tmp_path / "0.parquet"
     pq.write_table(pa.table({"at": range(6), "v": range(6)}), file, row_group_size=4)
     data = file.read_bytes()
-    place = data.rfind(b"\x16\x0c\x19")  # the number of rows in the footer, before the list of row groups
-    assert place > 0
-    file.write_bytes(data[: place + 1] + b"\x00" + data[place + 2 :])
+    index = data.rfind(b"\x16\x0c\x19")  # the number of rows in the footer, before the list of row groups
+    assert index > 0
+    file.write_bytes(data[: index + 1] + b"\x00" + data[index + 2 :])
     assert pq.ParquetFile(file).metadata.num_rows == 0
     source = ParquetSource(paths=tmp_path, event_time="at").bound()
     assert source.row_count() == 6

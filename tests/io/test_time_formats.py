@@ -62,9 +62,9 @@ def written_times(draw: st.DrawFn) -> tuple[str, list[str]]:
             case "without zeros":
                 text = text.replace("0", "", draw(st.integers(1, 3)))
             case "replaced" | "inserted" as change:
-                place = draw(st.integers(0, len(text) - 1))
+                index = draw(st.integers(0, len(text) - 1))
                 new = draw(st.sampled_from("0123456789 :/.-APz"))
-                text = text[:place] + new + text[place + (change == "replaced") :]
+                text = text[:index] + new + text[index + (change == "replaced") :]
             case "upper case":
                 text = text.upper()
             case "cut off":

@@ -44,9 +44,9 @@ def message(delay: Any, place: int) -> dict[str, Any]:
 def topic(kafka: str) -> str:
     """A topic of two partitions with 20 delays, of which two are no numbers; the first ten are in a transaction."""
     made = new_topic(kafka, partitions=2)
-    send(kafka, made, [message("none" if place == 3 else place, place) for place in range(10)], commits=True)
+    send(kafka, made, [message("none" if index == 3 else index, index) for index in range(10)], commits=True)
     messages_in(kafka, made)  # waits for the end of the transaction, which takes an offset
-    send(kafka, made, [message("none" if place == 16 else place, place) for place in range(10, 20)])
+    send(kafka, made, [message("none" if index == 16 else index, index) for index in range(10, 20)])
     return made
 
 

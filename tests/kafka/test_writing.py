@@ -121,8 +121,8 @@ def java_partition(key: bytes, partitions: int) -> int:
     mask, factor = 0xFFFFFFFF, 0x5BD1E995
     digest = 0x9747B28C ^ len(key)
     whole = len(key) // 4 * 4
-    for place in range(0, whole, 4):
-        part = int.from_bytes(key[place : place + 4], "little") * factor & mask
+    for index in range(0, whole, 4):
+        part = int.from_bytes(key[index : index + 4], "little") * factor & mask
         part = (part ^ part >> 24) * factor & mask
         digest = digest * factor & mask ^ part
     if len(key) > whole:

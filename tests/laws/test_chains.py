@@ -111,11 +111,11 @@ def fails(drawn: Case, seed: int, checks: Check) -> bool:
 
 def smallest(drawn: Case, seed: int, checks: Check) -> Case:
     """Return a case that still fails and has no step to spare."""
-    place = 0
-    while place < len(drawn.script.steps):
-        steps = drawn.script.steps[:place] + drawn.script.steps[place + 1 :]
+    index = 0
+    while index < len(drawn.script.steps):
+        steps = drawn.script.steps[:index] + drawn.script.steps[index + 1 :]
         shorter = attrs.evolve(drawn, script=TestStream(steps))
-        drawn, place = (shorter, place) if fails(shorter, seed, checks) else (drawn, place + 1)
+        drawn, index = (shorter, index) if fails(shorter, seed, checks) else (drawn, index + 1)
     return drawn
 
 
@@ -126,14 +126,14 @@ def stands(drawn: Case, _: int = 0) -> None:
     """Values less retractions are the batch answer of the batch answer, at every grouping."""
     stream = outcome_of(drawn, as_stream(drawn))
     for records, answer in zip(stream.records, batch_answers(drawn), strict=True):
-        assert what_stands(records) == {place: value for place, (value, _) in answer.items()}
+        assert what_stands(records) == {key: value for key, (value, _) in answer.items()}
 
 
 def adds_up(drawn: Case, _: int = 0) -> None:
     """Discarding panes add up to the batch answer, at every grouping."""
     stream = outcome_of(drawn, as_stream(drawn))
     for records, answer in zip(stream.records, batch_answers(drawn), strict=True):
-        assert added_up(records, answer) == {place: value for place, (value, _) in answer.items()}
+        assert added_up(records, answer) == {key: value for key, (value, _) in answer.items()}
 
 
 def is_the_answer(drawn: Case, _: int = 0) -> None:

@@ -60,7 +60,7 @@ def check_answers(result: Any, windows: WindowingStrategy, combining: Combining,
     answers = [final_answers(result.collected(f"{name} panes"), windows, combining) for name in (DIRECT, FANNED)]
     if but is not None:
         of_nothing = comparable(but.extract_output(but.create_accumulator()))
-        answers = [{place: value for place, value in of.items() if value != of_nothing} for of in answers]
+        answers = [{key: value for key, value in of.items() if value != of_nothing} for of in answers]
     assert answers[1] == answers[0]
     counters = result.metrics()
     for name in DROPS:
@@ -204,5 +204,5 @@ def test_a_grouping_after_fanout_applies_its_retractions(
     result = run(dm.LocalRunner(clock=0), build)
     check_answers(result, first, Combining(combine, None))
     totals = [final_answers(result.collected(f"{name} totals"), second, total) for name in (DIRECT, FANNED)]
-    direct, fanned = ({place: value for place, value in of.items() if value != "0"} for of in totals)
+    direct, fanned = ({key: value for key, value in of.items() if value != "0"} for of in totals)
     assert fanned == direct

@@ -82,9 +82,9 @@ class Grouping(RuleBasedStateMachine):
         self.watermark = before + by * SECOND
         ahead = data.draw(st.lists(STEPS, min_size=len(self.percentiles), max_size=len(self.percentiles)))
         high = self.watermark
-        for place in reversed(range(len(self.percentiles))):  # the lower the percentile, the further ahead
-            high = max(self.percentiles[place], high + ahead[place] * SECOND)
-            self.percentiles[place] = high
+        for index in reversed(range(len(self.percentiles))):  # the lower the percentile, the further ahead
+            high = max(self.percentiles[index], high + ahead[index] * SECOND)
+            self.percentiles[index] = high
         self.flush()
         for shards in (self.plain, self.moved):
             self._instant(shards)
@@ -145,12 +145,12 @@ class Grouping(RuleBasedStateMachine):
             return
         standing: dict[Any, dm.Pane] = {}
         for pane in self.plain.panes:
-            place = (pane.key, pane.window)
+            cell = (pane.key, pane.window)
             if pane.is_retraction:
-                assert _content(standing.pop(place)) == _content(pane)
+                assert _content(standing.pop(cell)) == _content(pane)
             elif not self._is_reopened(pane):
-                assert place not in standing
-                standing[place] = pane
+                assert cell not in standing
+                standing[cell] = pane
 
     @invariant()
     def the_panes_of_a_window_are_in_sequence(self) -> None:

@@ -124,8 +124,8 @@ def test_two_retracting_groupings_in_sequence_give_the_batch_answer(
 def nets(panes: list[dm.Pane], strategy: WindowingStrategy, total: Any) -> dict[Any, Any]:
     """Return each window's net value; a window that has been emptied has none, or the combiner's value of nothing."""
     last = standing(panes) if strategy.retracting else {(pane.key, pane.window): pane.value for pane in panes}
-    actual = {place: sorted(value) if isinstance(value, list) else value for place, value in last.items()}
-    return {place: value for place, value in actual.items() if value not in (0, None, [])}
+    actual = {key: sorted(value) if isinstance(value, list) else value for key, value in last.items()}
+    return {key: value for key, value in actual.items() if value not in (0, None, [])}
 
 
 @given(scripts(), RETRACTING.map(at_its_end), RETRACTING.map(at_its_end), MENDABLE)
@@ -175,8 +175,8 @@ def test_every_element_is_in_the_last_pane_of_its_window_or_counted_as_dropped(
     panes = panes_of(result.collected("panes"))
     shown: Counter[Any] = Counter()
     for (key, window), value in standing(panes).items():
-        place = key if strategy.merges else (key, window)
-        shown.update((place, bit) for bit in range(value.bit_length()) if value >> bit & 1)
+        cell = key if strategy.merges else (key, window)
+        shown.update((cell, bit) for bit in range(value.bit_length()) if value >> bit & 1)
     counts = result.metrics().get("group", {})
     dropped = sum(counts.get(f"dropped_because_{why}", 0) for why in ("late", "closed"))
     placed = sum(len(strategy.window_fn.assign(at, (key, value))) for key, value, at in elements_of(script))

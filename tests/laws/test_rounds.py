@@ -65,10 +65,10 @@ def test_chains_of_groupings_in_micro_batches_fold_to_the_batch_answer(part: int
         result.wait_until_finish()
         local = outcome_of(drawn, result)
         *before, last = zip(local.records, batch_answers(drawn), strict=True)
-        assert what_stands(last[0]) == {place: value for place, (value, _) in last[1].items()}, seed
+        assert what_stands(last[0]) == {key: value for key, (value, _) in last[1].items()}, seed
         for records, answer in before:  # what is left of a group that is gone is taken back for the next grouping only
             stands = what_stands(records)
-            assert all(stands.get(place) == value for place, (value, _) in answer.items()), seed
+            assert all(stands.get(key) == value for key, (value, _) in answer.items()), seed
         for records, grouping in zip(local.records, drawn.chain.groupings, strict=True):
             assert {record.pane.timing for record in records} <= {dm.PaneTiming.EARLY, dm.PaneTiming.ON_TIME}, seed
             assert any(record.is_retraction for record in records) <= bool(

@@ -38,14 +38,14 @@ BOUNDS = (1, 3_000, 20_000)
 def durable_state(stream: MicroBatches) -> dict[tuple[int, int], dict[Any, Any]]:
     """Return all that a restart would read, by shard and key."""
     state: dict[tuple[int, int], dict[Any, Any]] = {}
-    for place, store in stream.stores.items():
-        log = StateLog(store, str(place))
+    for cell, store in stream.stores.items():
+        log = StateLog(store, str(cell))
         log.open()
         entries: dict[Any, Any] = {}
         for record in log.since("") or []:
             for owner, changes in log.read(record).entries.items():
                 entries |= {(owner, key): entry for key, entry in changes.items()}
-        state[place] = {name: entry for name, entry in entries.items() if entry is not None}
+        state[cell] = {name: entry for name, entry in entries.items() if entry is not None}
     return state
 
 
@@ -57,13 +57,13 @@ def decoded(stream: MicroBatches) -> dict[Any, tuple[Any, ...]]:
     plan = stream.program.staged.plan
     retracted = retracted_collections(plan)
     cells: dict[Any, tuple[Any, ...]] = {}
-    for place, entries in durable_state(stream).items():
+    for key, entries in durable_state(stream).items():
         for (name, encoded), entry in entries.items():
             node = plan[name]
             assert isinstance(node, GroupByKeyAndWindow)
             stored = StoredKey.unpacked(entry)
             state = key_state(node, stored.state, takes_back=node.inputs[0] in retracted)
-            cells[place, name, encoded] = repr(state.key), state.cells, state.reopened, stored.dues, stored.hold
+            cells[key, name, encoded] = repr(state.key), state.cells, state.reopened, stored.dues, stored.hold
     return cells
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 NUMBERS = [number * 7 % 10 for number in range(60)]
 SCRIPT = TestStream()
-for place, number in enumerate(NUMBERS):
-    SCRIPT = SCRIPT.processing_time(place).add(("abc"[place % 3], number), event_time=place)
+for index, number in enumerate(NUMBERS):
+    SCRIPT = SCRIPT.processing_time(index).add(("abc"[index % 3], number), event_time=index)
 
 
 def report(run: Streamed) -> dm.metrics.RunReport:

@@ -62,7 +62,7 @@ def check_shares(sessions: Account, shares: Account, unpopular: Account) -> None
     answer = shares_of([(record.value, record.event_time) for record in sessions.standing])
     assert shares.by_window() == pytest.approx(answer)
     assert unpopular.by_window() == pytest.approx(
-        {place: share for place, share in answer.items() if is_unpopular((place[0], share))}
+        {key: share for key, share in answer.items() if is_unpopular((key[0], share))}
     )
 
 

@@ -91,7 +91,7 @@ class Log(dm.io.ColumnSource):
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Yield a range of rows."""
         numbers = list(range(_BEGIN + int(origin), int((self.folder / "end").read_text()), 2))
-        positions = [1_000 + 3 * place for place in range(len(numbers))] if self.has_gaps else range(len(numbers))
+        positions = [1_000 + 3 * index for index in range(len(numbers))] if self.has_gaps else range(len(numbers))
         chosen = [
             (number, position)
             for number, position in zip(numbers, positions, strict=True)

@@ -87,8 +87,8 @@ def difference(expected: Sequence[Any], actual: Sequence[Any]) -> str:
     lines += [f"  lost: {entry}" for entry in lost[:5]]
     lines += [f"  too many: {entry}" for entry in left[:5]]
     if not lost and not left:
-        place = next(place for place, pair in enumerate(zip(expected, actual, strict=True)) if pair[0] != pair[1])
-        lines += [f"  the order differs from {place} on:", f"    {expected[place]!r}", f"    {actual[place]!r}"]
+        index = next(index for index, pair in enumerate(zip(expected, actual, strict=True)) if pair[0] != pair[1])
+        lines += [f"  the order differs from {index} on:", f"    {expected[index]!r}", f"    {actual[index]!r}"]
     return "\n".join(lines)
 
 

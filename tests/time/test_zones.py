@@ -89,20 +89,20 @@ def test_local_times_in_a_column_are_converted_like_python_does_with_fold(
     decided = LocalTimes(zone, ambiguous, nonexistent)
     shifts, problems = decided.offsets(local)
     known = zoneinfo.ZoneInfo(zone)
-    for place, time in enumerate(times):
+    for index, time in enumerate(times):
         folds = by_folds(zone, time)
         exists = (EPOCH + folds[0] * MICROSECOND).replace(tzinfo=dt.UTC).astimezone(known).replace(tzinfo=None) == time
         choice = "earlier" if folds[0] == folds[1] else ambiguous if exists else nonexistent
-        [alone], why = decided.offsets(local[place : place + 1])
-        assert why.get(0) == problems.get(place)
-        assert alone == shifts[place] or choice == "bad row"
+        [alone], why = decided.offsets(local[index : index + 1])
+        assert why.get(0) == problems.get(index)
+        assert alone == shifts[index] or choice == "bad row"
         if choice == "bad row":
             option = "ambiguous" if exists else "nonexistent"
-            assert f'pass {option}="earlier" or {option}="later"' in problems[place]
-            assert f"in {zone}" in problems[place]
+            assert f'pass {option}="earlier" or {option}="later"' in problems[index]
+            assert f"in {zone}" in problems[index]
         else:
-            assert place not in problems
-            assert local[place] - shifts[place] == (min(folds) if choice == "earlier" else max(folds))
+            assert index not in problems
+            assert local[index] - shifts[index] == (min(folds) if choice == "earlier" else max(folds))
 
 
 @given(zones_and_times())

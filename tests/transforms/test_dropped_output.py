@@ -42,7 +42,7 @@ def test_every_kind_of_transform_can_return_its_dropped_elements(
                 counted += Counter({(label, reason): count for reason, count in transform.dropped.items()})
         records = Counter((record.label, record.reason.value) for record in collected(result, name))
         if name == "looked up":  # the count that is looked up drops the elements too, without an output
-            counted = Counter({place: count for place, count in counted.items() if place in records})
+            counted = Counter({key: count for key, count in counted.items() if key in records})
         assert records == counted, name
     assert {record.input for record in collected(result, "several")} == {"only"}
     for name in ("joined", "partners"):

@@ -177,7 +177,7 @@ def test_an_added_source_with_later_event_times_loses_nothing(rows: Path, tmp_pa
     both = several(rows, tmp_path / "more")
     new = Run(several(rows), tmp_path / "old", rows=61).steps(4).restarted(both).finish()
     alone = by_window(run(dm.LocalRunner(), several(tmp_path / "more")).collected("panes"))
-    assert {place: value for place, value in by_window(new.collected("panes")).items() if place in alone} == alone
+    assert {cell: value for cell, value in by_window(new.collected("panes")).items() if cell in alone} == alone
 
 
 def test_created_elements_can_be_added_as_a_source(rows: Path, tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def hour_of(folder: Path, number: int) -> None:
 
 def metas(streamed: Streamed) -> list[Any]:
     return [
-        ShardState.open(Task(streamed.program, ProcessCache()), *place, store).meta
-        for place, store in streamed.stores.items()
+        ShardState.open(Task(streamed.program, ProcessCache()), *key, store).meta
+        for key, store in streamed.stores.items()
     ]
 
 

@@ -150,9 +150,9 @@ def _check_columns(fn: WindowFn, stamped: list[_Stamped]) -> None:
         GLOBAL_WINDOW if fn.is_global else IntervalWindow(*map(EventTime, bounds))
         for bounds in zip(starts, ends, strict=True)
     ]
-    places = range(len(stamped)) if rows is None else rows.tolist()
+    indices = range(len(stamped)) if rows is None else rows.tolist()
     expected = [(row, window) for row, item in enumerate(stamped) for window in _assign(fn, item)]
-    if list(zip(places, windows, strict=True)) != expected:
+    if list(zip(indices, windows, strict=True)) != expected:
         _fail(fn, f"must assign a column as it assigns one by one, but `assign_many` makes {windows}", stamped)
     if fn.length is not None and any(int(window.end) - int(window.start) != int(fn.length) for window in windows):
         _fail(fn, f"declares windows of the length {duration_text(fn.length)!r}, but assigns {windows}", stamped)

@@ -159,7 +159,7 @@ def in_full(watermarks: Watermarks) -> tuple[int, tuple[int, ...]]:
 
 
 def _plain(cell: Cell) -> Cell:
-    store = {place: _in_full(value) for place, value in cell.tree.store.items() if not _says_nothing(place[1], value)}
+    store = {key: _in_full(value) for key, value in cell.tree.store.items() if not _says_nothing(key[1], value)}
     standing = tuple(attrs.evolve(pane, value=_in_full(pane.value)) for pane in cell.standing)
     tree = attrs.evolve(cell.tree, store=store)
     return attrs.evolve(cell, tree=tree, accumulator=_in_full(cell.accumulator), standing=standing)

@@ -59,16 +59,16 @@ def test_windows_are_in_order_of_their_starts_with_a_tree_and_without(planted: b
     slots: dict[int, list[int]] = {0: [], 1: []}
     starts: dict[int, list[int]] = {0: [], 1: []}
     for step, key, start in steps:
-        place = bisect_right(starts[key], start)
+        index = bisect_right(starts[key], start)
         if step == "open":
-            slots[key].insert(place, opened(table, key, start))
-            starts[key].insert(place, start)
+            slots[key].insert(index, opened(table, key, start))
+            starts[key].insert(index, start)
             if planted and not table.has_tree(key):
                 table.plant(key)
         elif step == "close" and slots[key]:
-            place %= len(slots[key])
-            table.close(slots[key].pop(place))
-            starts[key].pop(place)
+            index %= len(slots[key])
+            table.close(slots[key].pop(index))
+            starts[key].pop(index)
             table.recycle()
         found = table.last_before(key, start)
         before = bisect_left(starts[key], start)

@@ -101,15 +101,15 @@ class Simulation:
         """Run one micro-batch until it gets through; `False` at the end of the input."""
         with monkeypatch.context() as patch:
             patch.setattr(in_process, "run_shard", self._run_shard)
-            committed = {place: (store.head, dict(store.parts)) for place, store in self.streamed.stores.items()}
+            committed = {key: (store.head, dict(store.parts)) for key, store in self.streamed.stores.items()}
             while not self.streamed.offset.last:
                 try:
                     self.streamed.step()
                 except InjectedFailure as failure:
                     if str(failure) in {"before_state", "after_state"}:
                         self.workers[self.worker].forget_shards()
-                    for place, (head, parts) in committed.items():
-                        store = self.streamed.stores[place]
+                    for key, (head, parts) in committed.items():
+                        store = self.streamed.stores[key]
                         store.head, store.parts = head, dict(parts)
                 else:
                     break

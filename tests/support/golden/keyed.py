@@ -114,4 +114,4 @@ def _with_one_key(value: Any) -> tuple[str, Any]:
 
 
 def _exploded(pair: Any) -> list[Any]:
-    return [("xyz"[place], pair[1]) for place in range(pair[1] % 3)]
+    return [("xyz"[index], pair[1]) for index in range(pair[1] % 3)]

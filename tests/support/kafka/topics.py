@@ -105,8 +105,8 @@ def _ends_once_settled(servers: str, topic: str) -> dict[int, int]:
     while True:
         ends = [
             {
-                place.partition: future.result(_PATIENCE).offset
-                for place, future in admin.list_offsets(latest, isolation_level=level).items()
+                key.partition: future.result(_PATIENCE).offset
+                for key, future in admin.list_offsets(latest, isolation_level=level).items()
             }
             for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
         ]

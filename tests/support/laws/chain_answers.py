@@ -65,12 +65,12 @@ def what_stands(records: Iterable[Record]) -> dict[tuple[Any, Any], Any]:
     """Return the last value of each key and window that has not been taken back."""
     values: dict[tuple[Any, Any], Any] = {}
     for record in records:
-        place = (record.value[0], record.window)
+        cell = (record.value[0], record.window)
         if record.is_retraction:
-            assert values.pop(place) == record.value[1]
+            assert values.pop(cell) == record.value[1]
         else:
-            values[place] = record.value[1]
-    return {place: value for place, value in values.items() if value not in {0, None}}
+            values[cell] = record.value[1]
+    return {cell: value for cell, value in values.items() if value not in {0, None}}
 
 
 def added_up(records: Iterable[Record], answer: Answer) -> dict[tuple[Any, Any], Any]:

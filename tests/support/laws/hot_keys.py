@@ -190,13 +190,13 @@ def final_answers(records: Iterable[Record], strategy: WindowingStrategy, combin
     values: defaultdict[tuple[Any, Any], list[Any]] = defaultdict(list)
     for record in records:
         key, value = record.value
-        place = (key, record.window)
+        cell = (key, record.window)
         if record.is_retraction:
-            assert values.pop(place) == [value]
+            assert values.pop(cell) == [value]
         elif strategy.accumulates:
-            values[place] = [value]
+            values[cell] = [value]
         else:
-            values[place].append(value)
+            values[cell].append(value)
     homes: defaultdict[tuple[Any, Any], list[Any]] = defaultdict(list)
     for (key, window), panes in values.items():
         around = [
@@ -207,7 +207,7 @@ def final_answers(records: Iterable[Record], strategy: WindowingStrategy, combin
         home = max(around, key=lambda other: int(other.end) - int(other.start), default=window)
         if home == window or not strategy.accumulates:
             homes[key, home] += panes
-    return {place: comparable(_folded(panes, strategy, combining)) for place, panes in homes.items()}
+    return {cell: comparable(_folded(panes, strategy, combining)) for cell, panes in homes.items()}
 
 
 def _folded(panes: list[Any], strategy: WindowingStrategy, combining: Combining) -> Any:

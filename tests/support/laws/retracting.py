@@ -14,14 +14,14 @@ def standing(panes: Iterable[dm.Pane]) -> dict[tuple[Any, Any], Any]:
     """Return what stands after these panes by key and window; each retraction must repeat what it takes back."""
     values: dict[tuple[Any, Any], dm.Pane] = {}
     for pane in panes:
-        place = (pane.key, pane.window)
+        cell = (pane.key, pane.window)
         if pane.is_retraction:
-            taken = values.pop(place)
+            taken = values.pop(cell)
             assert (taken.value, taken.timestamp, taken.info) == (pane.value, pane.timestamp, pane.info)
         else:
-            assert place not in values, "two values of one window at a time"
-            values[place] = pane
-    return {place: pane.value for place, pane in values.items()}
+            assert cell not in values, "two values of one window at a time"
+            values[cell] = pane
+    return {cell: pane.value for cell, pane in values.items()}
 
 
 def by_parity(key: Any, value: Any) -> tuple[str, Any]:

@@ -129,15 +129,15 @@ def expected(case: Case, steps: Sequence[Step]) -> Results:
         return sums
     sizes: Counter[tuple[str, int, int]] = Counter()
     for key, value, time in kept:
-        place = (key, time // SIZE * SIZE, time // SIZE * SIZE + SIZE)
-        sizes[place] += 1
-        if case.firings is not Firings.ONCE or sizes[place] <= 2:
-            sums[place] = sums.get(place, 0) + value
+        cell = (key, time // SIZE * SIZE, time // SIZE * SIZE + SIZE)
+        sizes[cell] += 1
+        if case.firings is not Firings.ONCE or sizes[cell] <= 2:
+            sums[cell] = sums.get(cell, 0) + value
     if case.windows is Windows.VANISH:
         by_parity: Results = {}
         for (key, start, end), total in sums.items():
-            place = (_by_parity(key, total)[0], start, end)
-            by_parity[place] = by_parity.get(place, 0) + total
+            cell = (_by_parity(key, total)[0], start, end)
+            by_parity[cell] = by_parity.get(cell, 0) + total
         return by_parity
     return sums
 
@@ -220,8 +220,8 @@ def difference(case: Case, right: Results, result: Any, folder: Path, seen: list
         case _:  # the last pane of each window counts
             rows.sort(key=lambda row: row.index)
             wanted, actual = dict(right), {(row.key, *(row.window or ())): row.value for row in rows}
-    actual = {place: value for place, value in actual.items() if value}  # 0 is the sum of what was all taken back
-    return "" if actual == {place: value for place, value in wanted.items() if value} else f"{actual} is not {wanted}"
+    actual = {cell: value for cell, value in actual.items() if value}  # 0 is the sum of what was all taken back
+    return "" if actual == {cell: value for cell, value in wanted.items() if value} else f"{actual} is not {wanted}"
 
 
 def _newest(rows: Sequence[_Row]) -> dict[Any, int]:

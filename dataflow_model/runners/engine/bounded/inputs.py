@@ -15,10 +15,10 @@ from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
 from dataflow_model.runners.engine.lanes.lanes import Integers, array_of
 from dataflow_model.runners.engine.machines.shard import join_arrivals
 from dataflow_model.runners.engine.sources.in_program import event_numbers, script_bundle, script_events, static_bundles
-from dataflow_model.runners.engine.sources.script_places import (
+from dataflow_model.runners.engine.sources.script_instants import (
     AFTER_EVENTS,
     BEFORE_EVENTS,
-    script_places,
+    script_instants,
     script_timeline,
 )
 from dataflow_model.runners.engine.sources.timeline import ReplayProgress
@@ -135,8 +135,8 @@ def cut_up(
     """
     begun = 0.0 if how_far is None else how_far.part
     timeline = whole.timeline
-    places = {cut: array_of(placed.indices) for cut, placed in whole.arrivals.items()}
-    counts = sum((np.bincount(at, minlength=len(timeline)) for at in places.values()), np.zeros(len(timeline), int))
+    indices = {cut: array_of(placed.indices) for cut, placed in whole.arrivals.items()}
+    counts = sum((np.bincount(at, minlength=len(timeline)) for at in indices.values()), np.zeros(len(timeline), int))
     until = np.cumsum(counts)
     start = 0
     while start < len(timeline):
@@ -176,14 +176,14 @@ def script_chunks(
     """
     sources = {read.label: read.source for read in staged.sources}
     events = script_events(staged.sources, awaited.percentiles)
-    places = script_places(events)
+    instants = script_instants(events)
     progress = ReplayProgress()
     gathered: dict[str, list[PlacedBundle]] = {}
     start = reached = elements = 0
     taking_effect: deque[str] = deque()
 
     def chunks() -> Iterator[InputChunk]:
-        timeline = script_timeline(progress, sources, places[start:reached], awaited)
+        timeline = script_timeline(progress, sources, instants[start:reached], awaited)
         arrivals = {cut: PlacedBundle.joined(parts).in_order() for cut, parts in gathered.items()}
         return cut_up(InputChunk(timeline, arrivals), size, taking_effect)
 
@@ -210,9 +210,9 @@ def whole_script(staged: StagedPlan, through: Through, awaited: Awaited) -> Inpu
 def _arriving(
     staged: StagedPlan, events: Sequence[ScriptEvent], through: Through
 ) -> Iterator[tuple[int, dict[str, tuple[Bundle, NDArray[np.int64]]]]]:
-    """Yield the number of places up to the end of each step of a script, and what arrives at its places, by cut.
+    """Yield the number of instants up to the end of each step of a script, and what arrives at its instants, by cut.
 
-    The elements of static sources arrive at the first place.
+    The elements of static sources arrive at the first instant.
     """
     first: Arrivals = {}
     for read in staged.sources:

@@ -145,7 +145,7 @@ class _Reading:
 
     Attributes:
         reached: the clock that it has reached.
-        number: the place of the origin in the order of events.
+        number: the number of the origin in the order of events.
         read: its source.
         origin: the origin.
         is_sorted: whether its rows are in the order of the clock.

@@ -97,8 +97,8 @@ def _with_nothing(numbers: NDArray[Any], touched: NDArray[np.int64] | None, kern
     values: list[Any] = numbers.tolist()
     if touched is not None and (kernel.compares or code == FLOAT):
         nothing = nothing_of(kernel)
-        for place in np.flatnonzero(touched == 0).tolist():
-            values[place] = nothing
+        for row in np.flatnonzero(touched == 0).tolist():
+            values[row] = nothing
     return values
 
 

@@ -69,8 +69,8 @@ class UserMerging:
     def _merged(self, key: int, members: list[int], result: Window) -> int:
         """Return the cell that several cells become."""
         machine = self._core.machine
-        for place, slot in enumerate(reversed(members)):
-            machine.sources[place] = slot
+        for index, slot in enumerate(reversed(members)):
+            machine.sources[index] = slot
         return machine.merge_cells(len(members), key, *self._bounds(result))
 
     def _bounds(self, window: Window) -> tuple[int, int, int]:

@@ -60,8 +60,8 @@ def record_hashes(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]
     read = _read_of(plan, producer)
     label, source = read.label, read.source
     if source.id_columns:
-        place_of = operator.itemgetter(*source.id_columns)
-        indices = np.array([zlib.crc32(repr(place_of(value)).encode()) for value in root.values], np.uint64)
+        id_of = operator.itemgetter(*source.id_columns)
+        indices = np.array([zlib.crc32(repr(id_of(value)).encode()) for value in root.values], np.uint64)
     elif isinstance(root.orders, RowOrders):
         names = np.array([zlib.crc32(label_and_origin(name, label).encode()) for name in root.orders.names], np.uint64)
         indices = _mixed(names[root.orders.codes]) + root.orders.sequences.astype(np.uint64)

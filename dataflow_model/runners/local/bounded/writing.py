@@ -40,7 +40,7 @@ class TaskOutput:
     """
 
     def __init__(self, node: Write, commit_id: str, task_id: str) -> None:
-        self._node, self._place = node, (commit_id, task_id)
+        self._node, self._ids = node, (commit_id, task_id)
         self._held: list[Sequence[Record]] = []
         self._writer: SinkWriter | None = None
 
@@ -76,7 +76,7 @@ class TaskOutput:
     def _opened(self) -> SinkWriter:
         if self._writer is None:
             with self._reported():
-                self._writer = self._node.sink.open(*self._place)
+                self._writer = self._node.sink.open(*self._ids)
         return self._writer
 
     def _write_held(self) -> None:

@@ -170,8 +170,8 @@ class ShardRun:
                 if isinstance(self._staged.taker(cut), Write):
                     add_arrived(chunk.arrivals, cut, placed)
                 else:
-                    places = Integers(array_of(placed.indices) + start)
-                    outputs.setdefault(cut, []).append(PlacedBundle(placed.bundle, places))
+                    indices = Integers(array_of(placed.indices) + start)
+                    outputs.setdefault(cut, []).append(PlacedBundle(placed.bundle, indices))
             for cut in [cut for cut in chunk.arrivals if self._staged.depth_of(cut) == stage.depth]:
                 del chunk.arrivals[cut]
             start = stop

@@ -14,7 +14,7 @@ from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.watermarks.oldest_file import OldestFile
 from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
 from dataflow_model.runners.engine.sources.in_program import script_events
-from dataflow_model.runners.engine.sources.script_places import script_places
+from dataflow_model.runners.engine.sources.script_instants import script_instants
 from dataflow_model.runners.engine.sources.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.sharded.checkpoint.requests import signal_of
 from dataflow_model.runners.sharded.feed.origins import OriginOffset, SourceOffset
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.endpoints.sources import ChangeNotifier, ColumnSource
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.runners.engine.lanes.order import At
-    from dataflow_model.runners.engine.sources.script_places import ScriptPlace
+    from dataflow_model.runners.engine.sources.script_instants import ScriptInstant
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.tasks.program import Program
 
@@ -61,7 +61,7 @@ class Control:
     begins: tuple[str, ...]
     open_origins: tuple[tuple[str, str], ...] = ()
     ended: tuple[str, ...] = ()
-    steps: tuple[ScriptPlace, ...] | None = None
+    steps: tuple[ScriptInstant, ...] | None = None
     last: bool
     signals: tuple[str, ...] = ()
     declared: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -90,7 +90,7 @@ class Feed:
     read_clock: Callable[[int], int] = NO_FAULT.read_clock
     sequencer: int = 0
     polls: Polls = attrs.field(factory=Polls)
-    _places: Sequence[ScriptPlace] | None = attrs.field(default=None, init=False)
+    _instants: Sequence[ScriptInstant] | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(
@@ -242,10 +242,10 @@ class Feed:
 
     def script_rows(self, start: Offset, end: Offset) -> list[tuple[str, int, int, dict[int, At]]]:
         """Return, for each script, the events of a micro-batch and the instant of each."""
-        places_of: dict[str, dict[int, At]] = {}
-        for place in self._script()[start.step : end.step]:
-            places_of.setdefault(place.label, {})[place.row] = place.at
-        return [(label, min(places), max(places) + 1, places) for label, places in places_of.items() if label]
+        instants_of: dict[str, dict[int, At]] = {}
+        for instant in self._script()[start.step : end.step]:
+            instants_of.setdefault(instant.label, {})[instant.row] = instant.at
+        return [(label, min(rows), max(rows) + 1, rows) for label, rows in instants_of.items() if label]
 
     def _declared(self, start: Offset, end: Offset, begins: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         declared = []
@@ -349,10 +349,10 @@ class Feed:
         after = before.listed(source, listing, label)
         return attrs.evolve(after, changes={**after.changes, RETRIES: retries}) if retries else after
 
-    def _script(self) -> Sequence[ScriptPlace]:
-        if self._places is None:
-            self._places = script_places(script_events(self.reads, self.awaited.percentiles))
-        return self._places
+    def _script(self) -> Sequence[ScriptInstant]:
+        if self._instants is None:
+            self._instants = script_instants(script_events(self.reads, self.awaited.percentiles))
+        return self._instants
 
 
 def _counted(label: str, source: ColumnSource) -> SourceOffset:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import SourceError
 from dataflow_model.runners.engine.sources.observing import at_tick
-from dataflow_model.runners.engine.sources.script_places import script_timeline
+from dataflow_model.runners.engine.sources.script_instants import script_timeline
 from dataflow_model.runners.sharded.feed.slices import NOW
 
 if TYPE_CHECKING:

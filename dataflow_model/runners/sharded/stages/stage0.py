@@ -213,7 +213,7 @@ def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[
     script = staged.source(label).as_script
     assert script is not None  # noqa: S101 - checked by the caller
     events = itertools.islice(enumerate(events_of(script.steps)), first, last)
-    for _, of_step in itertools.groupby(events, key=_place_of_step):
+    for _, of_step in itertools.groupby(events, key=_number_of_step):
         numbered = [(number, step) for number, (_, step) in of_step]
         bundle = script_bundle(label, numbered, numbers[numbered[0][0]][0])
         if bundle:
@@ -225,7 +225,7 @@ def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[
             yield from pack_arrivals(task, arrivals, at)
 
 
-def _place_of_step(event: tuple[int, tuple[int, Step]]) -> int:
+def _number_of_step(event: tuple[int, tuple[int, Step]]) -> int:
     return event[1][0]
 
 

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.sources.observing import Observations
-from dataflow_model.runners.engine.sources.script_places import STATIC_STEP
+from dataflow_model.runners.engine.sources.script_instants import STATIC_STEP
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.stages.stage0 import read_script, read_slice, read_static
 from dataflow_model.runners.sharded.tasks.rows import Kind, Row

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 STATIC_STEP: Final = -2
 """The step of static elements in a script's timeline: before its first step."""
 BEFORE_EVENTS: Final = 2
-"""The number of places before the first event: for the elements of the program, and for their end."""
+"""The number of instants before the first event: for the elements of the program, and for their end."""
 AFTER_EVENTS: Final = 2
-"""The number of places after the last event: the end of the last tick, and the end of the input."""
+"""The number of instants after the last event: the end of the last tick, and the end of the input."""
 
 
 @attrs.frozen
-class ScriptPlace:
+class ScriptInstant:
     """One event of the merged scripts.
 
     Attributes:
@@ -48,33 +48,33 @@ class ScriptPlace:
     signal: str | None = None
 
 
-def script_places(events: Sequence[ScriptEvent]) -> list[ScriptPlace]:
-    """Return the sequence of all scripts' events, with the places before and after them."""
-    sequence = [ScriptPlace("", 0, (0, STATIC_STEP)), ScriptPlace("", 0, (0, STATIC_STEP + 1))]
+def script_instants(events: Sequence[ScriptEvent]) -> list[ScriptInstant]:
+    """Return the sequence of all scripts' events, with the instants before and after them."""
+    sequence = [ScriptInstant("", 0, (0, STATIC_STEP)), ScriptInstant("", 0, (0, STATIC_STEP + 1))]
     clock = 0
     for number, event in enumerate(events):
         clock = event.clock
-        place = ScriptPlace(event.label, event.number, (clock, number))
+        instant = ScriptInstant(event.label, event.number, (clock, number))
         if isinstance(event.step, WatermarkStep):
             low, high = event.watermarks.low, event.watermarks.percentiles
-            place = attrs.evolve(place, watermark=low, percentiles=high)
+            instant = attrs.evolve(instant, watermark=low, percentiles=high)
         elif isinstance(event.step, SignalStep):
-            place = attrs.evolve(place, signal=event.step.name)
-        sequence.append(place)
-    sequence.append(ScriptPlace("", 1, (clock, len(events)), int(MIN_TIMESTAMP)))
-    sequence.append(ScriptPlace("", 1, (clock, len(events) + 1), int(MAX_TIMESTAMP)))
+            instant = attrs.evolve(instant, signal=event.step.name)
+        sequence.append(instant)
+    sequence.append(ScriptInstant("", 1, (clock, len(events)), int(MIN_TIMESTAMP)))
+    sequence.append(ScriptInstant("", 1, (clock, len(events) + 1), int(MAX_TIMESTAMP)))
     return sequence
 
 
 def script_timeline(
-    progress: ReplayProgress, sources: Mapping[str, Source], places: Iterable[ScriptPlace], awaited: Awaited
+    progress: ReplayProgress, sources: Mapping[str, Source], instants: Iterable[ScriptInstant], awaited: Awaited
 ) -> Timeline:
     """Return the next instants of scripts, and record the progress of the sources.
 
     Args:
         progress: where the progress is recorded.
         sources: all sources by label, including static ones.
-        places: the events.
+        instants: the events.
         awaited: the percentiles that the plan's triggers wait for.
     """
     at: list[At] = []
@@ -86,22 +86,22 @@ def script_timeline(
     now = {
         name: progress.sources.setdefault(name, SourceProgress(high=(int(MIN_TIMESTAMP),) * count)) for name in sources
     }
-    for place in places:
+    for instant in instants:
         over: list[str] = []
-        if place.label and place.watermark is not None:
-            now[place.label].low, now[place.label].high = place.watermark, place.percentiles
-        elif not place.label and place.at[1] == STATIC_STEP + 1:
+        if instant.label and instant.watermark is not None:
+            now[instant.label].low, now[instant.label].high = instant.watermark, instant.percentiles
+        elif not instant.label and instant.at[1] == STATIC_STEP + 1:
             over = [name for name, source in sources.items() if source.as_script is None]
-        elif not place.label and place.watermark == MAX_TIMESTAMP:
+        elif not instant.label and instant.watermark == MAX_TIMESTAMP:
             over = list(sources)
         for name in over:
             now[name].low, now[name].high = end, (end,) * count
-        signals = progress.signals if place.signal is None else (*progress.signals, place.signal)
+        signals = progress.signals if instant.signal is None else (*progress.signals, instant.signal)
         progress.signals = ()
         if signals:
             signals_at[len(at)] = signals
-        at.append(place.at)
-        closes.append(not place.label and place.watermark is not None)
+        at.append(instant.at)
+        closes.append(not instant.label and instant.watermark is not None)
         for name, of_source in now.items():
             reached[name].append(Watermarks.of(of_source.low, of_source.high))
     watermarks = {name: WatermarkLane.of(values) for name, values in reached.items()}
