@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.functions.kernels import Kernel
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.runners.engine.lifted.accumulators import COLUMNS, finish, fits
-from dataflow_model.runners.engine.lifted.keys import key_codes, shard_of, split_by_shard
+from dataflow_model.runners.engine.lifted.keys import shard_of, split_by_shard
 from dataflow_model.runners.engine.lifted.partials import merge_partials, partials
 from dataflow_model.runners.engine.lifted.sessions import merge_sessions, session_partials
 from dataflow_model.values.keys import encode_key, shard_hash
@@ -151,7 +152,7 @@ def test_nan_has_no_shard() -> None:
 
 @given(key_arrays())
 def test_each_key_code_refers_to_its_key(keys: pa.Array) -> None:
-    codes, distinct = key_codes(keys)
+    codes, distinct = codes_of(keys)
     entries = [encode_key(key) for key in distinct.to_pylist()]
     assert len(set(entries)) == len(entries)
     assert [entries[code] for code in codes] == [encode_key(key) for key in keys.to_pylist()]

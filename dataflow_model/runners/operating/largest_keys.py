@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.runners.engine.lanes.ipc import from_ipc
-from dataflow_model.runners.engine.lifted.keys import key_codes
 from dataflow_model.runners.engine.state.key_store import StoredKey
 from dataflow_model.values import encode_key
 from dataflow_model.values.pickles import dump
@@ -73,7 +73,7 @@ def _sizes_of_partials(content: bytes | None, folded: Mapping[tuple[bytes, int, 
     for (encoded, _, _), entry in folded.items():
         sizes[encoded] += len(dump(entry))
     if content is not None:
-        codes, distinct = key_codes(from_ipc(content)["key"])
+        codes, distinct = codes_of(from_ipc(content)["key"])
         each = len(content) / max(1, len(codes))
         counts = np.bincount(codes, minlength=len(distinct))
         present = np.flatnonzero(counts)

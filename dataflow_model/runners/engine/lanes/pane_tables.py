@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataflow_model.plan.columns.record_columns import LazyRecords
 from dataflow_model.plan.columns.records import Record
 from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.runners.engine.lanes.lanes import ranks_of
 from dataflow_model.runners.engine.lanes.order import at_instant, numbered, of_watermark, pass_stages
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, ProcessingTime
@@ -43,10 +44,8 @@ class PaneTable:
 
     def in_order(self) -> PaneTable:
         """Return the panes in the order in which the general path emits them."""
-        keys = self.table["key"].combine_chunks()
-        distinct = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
-        encoded = [encode_key(key) for key in (*distinct.dictionary.to_pylist(), None)]
-        codes = distinct.indices.fill_null(len(encoded) - 1).to_numpy()
+        codes, distinct = codes_of(self.table["key"])
+        encoded = list(map(encode_key, distinct.to_pylist()))
         bounds = [self.table[name].combine_chunks().to_numpy() for name in ("window_start", "window_end")]
         rows = np.lexsort([ranks_of(encoded)[codes], *bounds])
         return attrs.evolve(self, table=self.table.take(pa.array(rows)))

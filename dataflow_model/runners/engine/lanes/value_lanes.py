@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from dataflow_model.plan.columns.rows import rows_of, values_of
 from dataflow_model.runners.engine.core.moving import pairs_apart
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.runners.engine.lanes.ipc import from_ipc, to_narrow_ipc
 from dataflow_model.runners.engine.lanes.lanes import Lane
+from dataflow_model.values import are_alike
 from dataflow_model.values.keys import encode_alike, encode_rows
 from dataflow_model.values.records import by_position, fields_of
 
@@ -164,11 +166,10 @@ class Pairs(Lane["tuple[Any, Any]"]):
         first, *others = map(Coded.of, self.keys.flatten())
         values, of_parts, codes = [first.values], [np.arange(len(first.values))], first.codes
         for part in others:
-            together = Coded.of_integers(codes * len(part.values) + part.codes)
-            before, last = np.divmod(np.array(together.values, np.int64), max(1, len(part.values)))
+            codes, together = codes_of(pa.array(codes * len(part.values) + part.codes))
+            before, last = np.divmod(together.to_numpy(), max(1, len(part.values)))
             of_parts = [*(of_part[before] for of_part in of_parts), last]
             values.append(part.values)
-            codes = together.codes
         return [(of, of_part.tolist()) for of, of_part in zip(values, of_parts, strict=True)], codes
 
     def keys_and_codes(self) -> tuple[list[Any], NDArray[np.int64]]:
@@ -214,30 +215,8 @@ class Coded(Sequence[Any]):
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Coded:
         """Return the values of a column, none of which is null."""
-        if pa.types.is_int64(column.type):
-            return cls.of_integers(np.asarray(column.to_numpy()))
-        encoded = column.combine_chunks().dictionary_encode()
-        return cls(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64))
-
-    @classmethod
-    def of_integers(cls, numbers: NDArray[np.int64]) -> Coded:
-        """Return the values of an array.
-
-        Example:
-            >>> Coded.of_integers(np.array([7, 4, 7]))
-            Coded(values=[7, 4], codes=array([0, 1, 0]))
-            >>> Coded.of_integers(np.array([2, 1, 2, 1]))
-            Coded(values=[1, 2], codes=array([1, 0, 1, 0]))
-        """
-        least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-        if most - least >= len(numbers):
-            encoded = pa.array(numbers).dictionary_encode()
-            return cls(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64))
-        above = numbers - least  # few enough to note for each number in between whether it is there
-        is_there = np.zeros(most - least + 1, np.bool_)
-        is_there[above] = True
-        codes = np.cumsum(is_there) - 1
-        return cls((np.flatnonzero(is_there) + least).tolist(), codes[above])
+        codes, distinct = codes_of(column)
+        return cls(values_of(distinct), codes)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -333,6 +312,13 @@ def in_columns(pairs: Sequence[Any]) -> Sequence[Any]:
         return pairs
     keys, values = map(_column, parts)
     return pairs if keys is None or values is None else Pairs(keys[0], values[0], values[1], keys[1])
+
+
+def keys_in_columns(keys: Sequence[Any]) -> Pairs | None:
+    """Return keys in columns, each with `None`; `None` unless they fit a column, and are alike."""
+    column = _column(keys) if are_alike(keys) else None
+    pairs = None if column is None else Pairs(column[0], pa.chunked_array([pa.nulls(len(keys))]), None, column[1])
+    return pairs if pairs is not None and pairs.keys_are_alike() else None
 
 
 _PLAIN: Final[Mapping[type[Any], pa.DataType]] = {

@@ -1,4 +1,4 @@
-"""Keys as columns: dense codes, the shard that owns each, and the split of a table by shard."""
+"""Keys as columns: the shard that owns each, and the split of a table by shard."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.values.keys import encode_key, shard_hash
 
 if TYPE_CHECKING:
@@ -19,27 +19,6 @@ if TYPE_CHECKING:
 _INT_TAG: Final = zlib.crc32(b"i")
 _MINUS: Final = ord("-")
 _ZERO: Final = ord("0")
-
-
-def key_codes(keys: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
-    """Number the distinct keys: return `(the code of each row, the key of each code)`.
-
-    Null is a key like any other, and `-0.0` is `0.0`, as in `encode_key`. Codes count up from 0; some keys may have no
-    rows.
-
-    Example:
-        >>> codes, distinct = key_codes(pa.array(["UA", "B6", "UA"]))
-        >>> codes.tolist(), distinct.to_pylist()
-        ([0, 1, 0], ['UA', 'B6'])
-    """
-    if isinstance(keys, pa.ChunkedArray):
-        return _codes_of_chunks(keys)
-    if pa.types.is_dictionary(keys.type):
-        return _codes_of_dictionary(keys)
-    if pa.types.is_floating(keys.type):
-        keys = pc.call_function("add", [keys, pa.scalar(0.0, keys.type)])
-    encoded = keys.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
 
 
 def shard_of(keys: pa.Array | pa.ChunkedArray, labels: Sequence[int]) -> NDArray[np.int32]:
@@ -54,7 +33,7 @@ def shard_of(keys: pa.Array | pa.ChunkedArray, labels: Sequence[int]) -> NDArray
         >>> shard_of(pa.array([7, 8, 7]), [2, 0]).tolist()
         [2, 0, 2]
     """
-    codes, distinct = key_codes(keys)
+    codes, distinct = codes_of(keys)
     owners = np.asarray(labels, np.int32)[_hashes(distinct) % len(labels)]
     return owners[codes]
 
@@ -87,7 +66,7 @@ def split_by_shard(table: pa.Table, labels: Sequence[int]) -> Iterator[tuple[int
     for label, positions in _group_positions(shard_of(table.column(at), labels), labels):
         part = table.take(pa.array(positions)).combine_chunks()
         if pa.types.is_dictionary(part.schema.field(at).type):
-            part = part.set_column(at, part.schema.field(at), take_keys(*key_codes(part.column(at))))
+            part = part.set_column(at, part.schema.field(at), take_keys(*codes_of(part.column(at))))
         yield label, part
 
 
@@ -104,29 +83,6 @@ def take_keys(codes: NDArray[np.int64], distinct: pa.Array) -> pa.Array:
         renumbered[used] = np.arange(len(used))
         codes, distinct = renumbered[codes], distinct.take(pa.array(used))
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), distinct)
-
-
-def _codes_of_chunks(keys: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
-    if keys.num_chunks == 1:
-        return key_codes(keys.chunk(0))
-    if not pa.types.is_dictionary(keys.type):
-        return key_codes(keys.combine_chunks())
-    # Each chunk has its own dictionary: number the entries of all of them together.
-    parts = [key_codes(chunk) for chunk in keys.chunks]
-    if not parts:
-        return np.empty(0, np.int64), pa.array([], keys.type.value_type)
-    common, distinct = key_codes(pa.concat_arrays([entries for _, entries in parts]))
-    offsets = np.cumsum([0, *(len(entries) for _, entries in parts)])
-    return np.concatenate([common[codes + at] for (codes, _), at in zip(parts, offsets, strict=False)]), distinct
-
-
-def _codes_of_dictionary(keys: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
-    # A dictionary may contain an entry twice, or null as well as null indices, so its entries are encoded in turn.
-    entries = keys.dictionary
-    if keys.null_count:
-        entries = pa.concat_arrays([entries, pa.nulls(1, entries.type)])
-    common, distinct = key_codes(entries)
-    return common[keys.indices.cast(pa.int64()).fill_null(len(entries) - 1).to_numpy()], distinct
 
 
 def _hashes(distinct: pa.Array) -> NDArray[np.int64]:

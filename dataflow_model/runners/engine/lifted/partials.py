@@ -3,7 +3,7 @@
 Groups get dense numbers, and then every accumulator is one scatter into an array of that size. If a table of
 (window, key) cells is not much larger than the data, it determines the numbers, with the window first: data that arrive
 roughly in event-time order then touch one window's cells at a time, which stay in the processor's cache. Otherwise the
-numbers come from a hash. Both are faster than pyarrow's `group_by` for this.
+numbers come from a hash (`lanes/codes.py`). Both are faster than pyarrow's `group_by` for this.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.functions.kernels import Kernel, Reduction
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.runners.engine.lifted.accumulators import Column, column, number_column, scatter
-from dataflow_model.runners.engine.lifted.keys import key_codes, take_keys
+from dataflow_model.runners.engine.lifted.keys import take_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-_SPARSE: Final = 4
-"""The number of cells per row up to which a table is faster than a hash."""
-_SMALL: Final = 1 << 16
 _CELL_LIMIT: Final = 2**62
 
 
@@ -66,7 +64,7 @@ def partials(
         window_start = np.concatenate([column(before, "window_start"), window_start])
         if window_end is not None:
             window_end = np.concatenate([column(before, "window_end"), window_end])
-    codes, distinct = key_codes(keys)
+    codes, distinct = codes_of(keys)
     grouping = _Groups(codes, distinct, window_start, window_end)
     groups, size = grouping.groups, grouping.size
     reduction = kernel.reduction
@@ -95,7 +93,7 @@ def merge_partials(tables: Sequence[pa.Table], kernel: Kernel) -> pa.Table:
         [10]
     """
     table = concat(tables)
-    codes, distinct = key_codes(table["key"])
+    codes, distinct = codes_of(table["key"])
     ends = column(table, "window_end") if "window_end" in table.column_names else None
     grouping = _Groups(codes, distinct, column(table, "window_start"), ends)
     return grouping.table(
@@ -154,19 +152,12 @@ class _Groups:
 
 def _number(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number distinct values: return `(the number of each row, the values)`."""
-    encoded = pa.array(values).dictionary_encode()
-    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
+    codes, distinct = codes_of(pa.array(values))
+    return codes, distinct.to_numpy()
 
 
 def _occurring(cells: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number the cells below `limit` that occur: return `(the number of each row's cell, the cells)`."""
     if limit >= _CELL_LIMIT:  # pragma: no cover - more pairs than any memory has rows
         raise OverflowError(f"{limit} pairs of key and window are too many to number")
-    if limit > _SPARSE * len(cells) + _SMALL:
-        return _number(cells)
-    seen = np.zeros(limit, np.bool_)
-    seen[cells] = True
-    occurring = np.flatnonzero(seen)
-    numbers = np.empty(limit, np.int64)
-    numbers[occurring] = np.arange(len(occurring))
-    return numbers[cells], occurring
+    return _number(cells)

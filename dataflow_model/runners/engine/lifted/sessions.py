@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.functions.kernels import Kernel, Reduction
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.runners.engine.lanes.radix import in_order_of
 from dataflow_model.runners.engine.lifted.accumulators import column, number_column, reduce_runs
-from dataflow_model.runners.engine.lifted.keys import key_codes, take_keys
+from dataflow_model.runners.engine.lifted.keys import take_keys
 from dataflow_model.runners.engine.lifted.partials import concat, merging_operations
 from dataflow_model.time import MAX_TIMESTAMP
 
@@ -44,7 +45,7 @@ def session_partials(
         >>> [(row["window_start"], row["window_end"], row["accumulator"]) for row in table.to_pylist()]
         [(0, 19, 3), (19, 29, 4)]
     """
-    codes, distinct = key_codes(keys)
+    codes, distinct = codes_of(keys)
     order = in_order_of(event_times, codes)
     codes, times = codes[order], event_times[order]
     starts = _run_starts(codes, _apart(times[1:], times[:-1], gap))
@@ -77,7 +78,7 @@ def merge_sessions(tables: Sequence[pa.Table], kernel: Kernel) -> pa.Table:
         [{'window_start': 0, 'window_end': 19}, {'window_start': 20, 'window_end': 30}]
     """
     table = concat(tables)
-    codes, distinct = key_codes(table["key"])
+    codes, distinct = codes_of(table["key"])
     opens, ends = column(table, "window_start"), column(table, "window_end")
     order = in_order_of(opens, codes)
     codes, opens, ends = codes[order], opens[order], ends[order]

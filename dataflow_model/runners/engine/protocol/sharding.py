@@ -15,10 +15,9 @@ from dataflow_model.runners.engine.functions.uncombining import key_of_value
 from dataflow_model.runners.engine.functions.user_code import user_error
 from dataflow_model.runners.engine.lanes.order import shard_by_order
 from dataflow_model.runners.engine.lanes.radix import in_order_of
-from dataflow_model.runners.engine.lanes.value_lanes import Pairs
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs, keys_in_columns
 from dataflow_model.runners.engine.lifted.keys import shard_of
-from dataflow_model.values import are_alike, checked_pairs, encode_key, shard_hash
-from dataflow_model.values.keys import encode_alike
+from dataflow_model.values import checked_pairs, encode_key, shard_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +71,7 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> Sequence[int] | N
 def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray[np.int64]]:
     """Return the encoded keys of some pairs, and the index among them of the key of each pair.
 
-    No key is encoded more often than there are pairs that look different.
+    Keys that fit a column are encoded once each; the others once for each pair.
 
     Raises:
         InvalidType: for an element that is not a pair.
@@ -83,12 +82,12 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
         ([b'sUA', b'sAA'], array([0, 1, 0]))
     """
     if isinstance(pairs, Pairs) and pairs.keys_are_alike():
-        coded = pairs.encoded_keys()
+        in_columns: Pairs | None = pairs
+    else:
+        in_columns = keys_in_columns([key for key, _ in checked_pairs(pairs, label)])
+    if in_columns is not None:
+        coded = in_columns.encoded_keys()
         return coded.values, coded.codes
-    keys = [key for key, _ in checked_pairs(pairs, label)]
-    if are_alike(keys):
-        place_of = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-        return encode_alike(place_of), np.fromiter(map(place_of.__getitem__, keys), np.int64, len(keys))
     indices: dict[bytes, int] = {}
     numbers = (indices.setdefault(encoded_key(label, pair), len(indices)) for pair in pairs)
     codes = np.fromiter(numbers, np.int64, len(pairs))

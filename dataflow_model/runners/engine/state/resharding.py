@@ -14,8 +14,9 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.runners.engine.lanes.ipc import from_ipc, to_ipc
-from dataflow_model.runners.engine.lifted.keys import key_codes, split_by_shard
+from dataflow_model.runners.engine.lifted.keys import split_by_shard
 from dataflow_model.runners.engine.state.id_segments import Segment
 from dataflow_model.runners.engine.state.id_store import ADDRESS
 from dataflow_model.runners.engine.state.key_store import StoredKey
@@ -82,7 +83,7 @@ def count_keys(entries: Mapping[bytes, Any]) -> int:
 def _keys_of_partials(content: bytes | None, folded: Mapping[tuple[bytes, int, int], Any]) -> set[bytes]:
     encoded = {cell[0] for cell in folded}
     if content is not None:
-        codes, distinct = key_codes(from_ipc(content)["key"])
+        codes, distinct = codes_of(from_ipc(content)["key"])
         encoded.update(map(encode_key, distinct.take(pa.array(np.unique(codes))).to_pylist()))
     return encoded
 
