@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import ColumnSource
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
 from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.runners.engine.sources.observing import NamedRows, Observer
 from dataflow_model.runners.engine.sources.timeline import Awaited, ReplayProgress

@@ -28,7 +28,8 @@ from dataflow_model.io.write import (
     WriteText,
 )
 from dataflow_model.plan.columns.type_schemas import schema_from_type
-from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin, OriginPosition
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Changes, Origin, OriginPosition
 from dataflow_model.plan.names.spellings import unknown
 
 __all__ = [

@@ -13,7 +13,7 @@ from dataflow_model.io.read import ReadRows, checked_row_type
 from dataflow_model.plan.columns.rows import row_type as type_of_rows
 from dataflow_model.plan.columns.source_columns import check_time_column
 from dataflow_model.plan.columns.time_units import check_unit_of_columns
-from dataflow_model.plan.endpoints.sources import DataFrameSource
+from dataflow_model.plan.endpoints.program_sources import DataFrameSource
 from dataflow_model.plan.functions.typevars import ElementT, ResultT
 from dataflow_model.plan.watermarks.estimators import BoundedOutOfOrderness, check_estimator
 from dataflow_model.plan.watermarks.origins import WatermarkOptions, origins_of

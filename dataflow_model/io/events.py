@@ -20,7 +20,8 @@ from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column
 from dataflow_model.plan.columns.time_units import TimeUnit, checked_unit
 from dataflow_model.plan.columns.type_schemas import fields_of, schema_from_type
-from dataflow_model.plan.endpoints.sources import POLL_INTERVAL, RETRY_FOR, Changes, ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import POLL_INTERVAL, RETRY_FOR, ColumnSource
+from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.endpoints.wrapped import Listed
 from dataflow_model.plan.watermarks.estimators import ARRIVAL, check_estimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from dataflow_model.plan.columns.source_columns import Columns
-    from dataflow_model.plan.endpoints.sources import Known
+    from dataflow_model.plan.endpoints.origins import Known
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike
 

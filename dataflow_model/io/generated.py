@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.time import Duration, EventTime, duration, duration_text, event_time, format_instant
 from dataflow_model.transforms.endpoints.create import Read
 from dataflow_model.transforms.pipelines.pcollection import PCollection
@@ -18,7 +19,7 @@ from dataflow_model.transforms.pipelines.pcollection import PCollection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataflow_model.plan.endpoints.sources import Known
+    from dataflow_model.plan.endpoints.origins import Known
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike, InstantLike
 

@@ -17,7 +17,8 @@ from dataflow_model.overriding import override
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column, instants
 from dataflow_model.plan.columns.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 from dataflow_model.plan.functions.typevars import ElementT, ResultT
 from dataflow_model.plan.watermarks.estimators import Explicit, check_estimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of

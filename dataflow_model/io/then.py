@@ -13,7 +13,8 @@ from dataflow_model.io.arguments import with_label_hints
 from dataflow_model.io.read import ReadRows, checked_watermark
 from dataflow_model.overriding import override
 from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
-from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.functions.typevars import ResultT
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.time import EventTime, event_time, format_instant
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.inferred_columns import ColumnRecord
     from dataflow_model.plan.columns.source_columns import BadRow, Columns
     from dataflow_model.plan.columns.time_units import TimeUnit
-    from dataflow_model.plan.endpoints.sources import ChangeNotifier, Keep, Known, OriginPosition
+    from dataflow_model.plan.endpoints.column_sources import Keep
+    from dataflow_model.plan.endpoints.origins import ChangeNotifier, Known, OriginPosition
     from dataflow_model.plan.functions.dofn import DeadLetter
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike, InstantLike

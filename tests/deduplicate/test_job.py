@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import DataFrameSource
+from dataflow_model.plan.endpoints.program_sources import DataFrameSource
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
 from dataflow_model.runners.spark.collected import CollectedSource
 from dataflow_model.testing import TestStream

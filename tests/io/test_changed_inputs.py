@@ -13,7 +13,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
 from dataflow_model.io.listing.paths import file_below
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 from dataflow_model.runners.sharded.commits.progress import read_progress
 from tests.support.micro_batches import Streamed
 from tests.support.runners.local_streams import Stepped

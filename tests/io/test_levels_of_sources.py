@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from dataflow_model.plan.endpoints.sources import OriginPosition
+    from dataflow_model.plan.endpoints.origins import OriginPosition
 
 
 class Levelled(GappedLog):

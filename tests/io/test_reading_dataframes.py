@@ -10,7 +10,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io import ReadDataFrame
-from dataflow_model.plan.endpoints.sources import DataFrameSource
+from dataflow_model.plan.endpoints.program_sources import DataFrameSource
 from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.transforms.pipelines.pipeline import Pipeline
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import run, streaming
 

@@ -13,7 +13,8 @@ import dataflow_model as dm
 from dataflow_model.errors import InvalidType, UnsupportedOnRunner
 from dataflow_model.plan.checks.support import Support, Supported, Unsupported, features_of
 from dataflow_model.plan.endpoints.features import Feature
-from dataflow_model.plan.endpoints.sources import DataFrameSource, Source
+from dataflow_model.plan.endpoints.program_sources import DataFrameSource
+from dataflow_model.plan.endpoints.sources import Source
 from dataflow_model.plan.logical.nodes import Node
 from dataflow_model.runners.local.bounded import support as local
 from dataflow_model.runners.spark import support as spark

@@ -9,13 +9,14 @@ import attrs
 import pyarrow as pa
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from dataflow_model.plan.endpoints.sources import OriginPosition
+    from dataflow_model.plan.endpoints.origins import OriginPosition
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import ColumnSource
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
 from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.runners.sharded.feed.offsets import Offset
 from dataflow_model.runners.sharded.feed.planning import Feed

@@ -9,7 +9,8 @@ import attrs
 import pyarrow as pa
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

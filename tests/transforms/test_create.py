@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import ElementsSource
+from dataflow_model.plan.endpoints.program_sources import ElementsSource
 from dataflow_model.testing import ManualClock
 from tests.support.pipelines import run, streaming
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.feed.offsets import Offset
 from dataflow_model.runners.sharded.feed.planning import Feed

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import DataFrameSource, Source
+from dataflow_model.plan.endpoints.program_sources import DataFrameSource
+from dataflow_model.plan.endpoints.sources import Source
 from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Read
 from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.plan.watermarks.origins import WatermarkOrigins

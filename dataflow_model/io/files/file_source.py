@@ -39,7 +39,8 @@ from dataflow_model.plan.columns.replay_clock import last_clock_before
 from dataflow_model.plan.columns.rows import row_type
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column, instants
 from dataflow_model.plan.columns.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
-from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.watermarks.estimators import (
     Arrival,
     BoundedOutOfOrderness,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns.inferred_columns import ColumnRecord
     from dataflow_model.plan.columns.source_columns import Columns
-    from dataflow_model.plan.endpoints.sources import Known
+    from dataflow_model.plan.endpoints.origins import Known
 
 BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""

@@ -6,14 +6,14 @@ import itertools
 from typing import TYPE_CHECKING, Self
 
 from dataflow_model.io.listing.file_identity import unfinished_since
-from dataflow_model.plan.endpoints.sources import Origin
+from dataflow_model.plan.endpoints.origins import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, KeysView
     from collections.abc import Set as AbstractSet
 
     from dataflow_model.io.listing.listed_folder import Names
-    from dataflow_model.plan.endpoints.sources import Known
+    from dataflow_model.plan.endpoints.origins import Known
     from dataflow_model.time import Duration
 
 

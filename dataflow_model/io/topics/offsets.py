@@ -11,7 +11,7 @@ from dataflow_model.errors import SourceError
 from dataflow_model.io.topics.bounds import partition_of
 from dataflow_model.io.topics.client import PATIENCE, admin_of, described, matching, pause
 from dataflow_model.io.topics.errors import may_pass, said, way_out_of
-from dataflow_model.plan.endpoints.sources import Origin
+from dataflow_model.plan.endpoints.origins import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

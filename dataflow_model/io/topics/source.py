@@ -22,7 +22,8 @@ from dataflow_model.io.topics.client import checked_options, checked_servers
 from dataflow_model.overriding import override
 from dataflow_model.plan.columns.source_columns import check_time_column
 from dataflow_model.plan.columns.time_units import checked_unit
-from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.watermarks.estimators import check_estimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from dataflow_model.plan.columns.time_units import TimeUnit
-    from dataflow_model.plan.endpoints.sources import Known, OriginPosition
+    from dataflow_model.plan.endpoints.origins import Known, OriginPosition
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
 
 COLUMNS: Final = pa.schema(

@@ -12,7 +12,7 @@ from dataflow_model.plan.columns.source_columns import check_time_column
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dataflow_model.plan.endpoints.sources import ColumnSource
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
 
 
 def check_columns(source: ColumnSource, label: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.plan.endpoints.sources import ColumnSource
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
 
 RETRIES: Final = "retries"
 """The counter of requests that were made again."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.overriding import override
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 from dataflow_model.plan.endpoints.retries import retried
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns.source_columns import BadRow, Columns
     from dataflow_model.plan.columns.time_units import TimeUnit
-    from dataflow_model.plan.endpoints.sources import Known
+    from dataflow_model.plan.endpoints.origins import Known
     from dataflow_model.plan.functions.dofn import DeadLetter
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.plan.watermarks.origins import WatermarkOrigins

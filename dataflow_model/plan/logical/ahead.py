@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.plan.endpoints.message_sinks import CollectSink
-from dataflow_model.plan.endpoints.sources import ElementsSource
+from dataflow_model.plan.endpoints.program_sources import ElementsSource
 from dataflow_model.plan.logical.graph import main_inputs, outputs_of
 from dataflow_model.plan.logical.nodes import MAIN, ParDo, Read, Ref, Write
 from dataflow_model.plan.logical.retracted import retracted_collections

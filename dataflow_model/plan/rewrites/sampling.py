@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
 from dataflow_model.plan.endpoints.message_sinks import CollectSink
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
 from dataflow_model.plan.logical.graph import main_inputs, outputs_of
 from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo, Read, Ref, Write
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns.source_columns import BadRow, Columns
     from dataflow_model.plan.columns.time_units import TimeUnit
+    from dataflow_model.plan.endpoints.origins import Origin
     from dataflow_model.plan.endpoints.sources import Source
     from dataflow_model.plan.functions.dofn import DeadLetter
     from dataflow_model.plan.logical.graph import Plan

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.endpoints.sources import ChangeNotifier
+    from dataflow_model.plan.endpoints.origins import ChangeNotifier
 
 _LONGEST: Final = 2**31 - 1
 """The most milliseconds that `poll` takes, 24 days; a longer wait ends early, and the stream then waits again."""

@@ -12,8 +12,9 @@ from dataflow_model.errors import SessionStopped
 from dataflow_model.plan.columns.natural_order import natural
 from dataflow_model.plan.columns.rows import values_of
 from dataflow_model.plan.columns.source_columns import instants
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
 from dataflow_model.plan.endpoints.features import Feature
-from dataflow_model.plan.endpoints.sources import ColumnSource, DataFrameSource, Origin
+from dataflow_model.plan.endpoints.origins import Origin
 from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.plan.watermarks.estimators import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dataflow_model.plan.columns.time_units import TimeUnit
+    from dataflow_model.plan.endpoints.program_sources import DataFrameSource
     from dataflow_model.plan.logical.graph import Plan
 
 MOST_BYTES: Final = 64 << 20

@@ -28,7 +28,7 @@ from dataflow_model.values.pickles import load
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from dataflow_model.plan.endpoints.sources import Origin
+    from dataflow_model.plan.endpoints.origins import Origin
     from dataflow_model.runners.engine.lanes.bundle import Bundle
     from dataflow_model.runners.engine.lanes.order import Order
     from dataflow_model.runners.sharded.tasks.program import Program

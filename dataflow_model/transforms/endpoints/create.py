@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.endpoints.batches import check_columns
+from dataflow_model.plan.endpoints.program_sources import ElementsSource
 from dataflow_model.plan.endpoints.sinks import Sink
-from dataflow_model.plan.endpoints.sources import ElementsSource, Source
+from dataflow_model.plan.endpoints.sources import Source
 from dataflow_model.plan.functions.dofn import DeadLetter, TimestampedValue
 from dataflow_model.plan.functions.typevars import ElementT, KeyT, ResultT, ValueT
 from dataflow_model.plan.logical import nodes

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 from dataflow_model.plan.watermarks.estimators import AdaptiveLateness
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.runners.engine.bounded import files, rows

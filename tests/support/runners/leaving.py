@@ -8,8 +8,9 @@ import attrs
 import pyarrow as pa
 
 import dataflow_model as dm
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Origin
 from dataflow_model.plan.endpoints.sinks import Sink, SinkWriter
-from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
 from dataflow_model.plan.watermarks.estimators import Arrival, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
 

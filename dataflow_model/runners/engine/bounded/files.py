@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import SourceError
+from dataflow_model.plan.endpoints.column_sources import check_rows_read
 from dataflow_model.plan.endpoints.retries import RETRIES, retried
-from dataflow_model.plan.endpoints.sources import check_rows_read
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.collections.kept import course_of, kept_outputs
 from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
+    from dataflow_model.plan.endpoints.origins import Origin
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.engine.machines.shard import Arrivals

@@ -35,7 +35,7 @@ from dataflow_model.runners.engine.sources.timeline import Timeline
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from dataflow_model.plan.endpoints.sources import Origin
+    from dataflow_model.plan.endpoints.origins import Origin
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.engine.bounded.files import ListedSource, PartRead

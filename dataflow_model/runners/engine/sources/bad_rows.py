@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.columns.source_columns import Columns
-    from dataflow_model.plan.endpoints.sources import ColumnSource
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
     from dataflow_model.plan.logical.nodes import Read
 
 

@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 
 from dataflow_model.errors import SourceError
+from dataflow_model.plan.endpoints.column_sources import check_positions, check_rows_read
 from dataflow_model.plan.endpoints.retries import read_retried
-from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.runners.engine.functions.user_code import each_reported, source_calls
 from dataflow_model.runners.engine.sources.bad_rows import BadRows
 from dataflow_model.runners.engine.sources.observing import GoodRows
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.plan.endpoints.sources import ColumnSource
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.runners.engine.lanes.bundle import Bundle
     from dataflow_model.runners.engine.sources.observing import Observer

@@ -116,7 +116,7 @@ def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Slice, .
     """Divide the rows of sources among workers: each reads one range of all rows.
 
     Example:
-        >>> from dataflow_model.plan.endpoints.sources import Origin
+        >>> from dataflow_model.plan.endpoints.origins import Origin
         >>> from dataflow_model.runners.engine.bounded.files import ListedSource
         >>> rows = ListedSource("rows", (Origin("a", 6), Origin("b", 4)), 2)
         >>> for parts in divided([rows], 2):

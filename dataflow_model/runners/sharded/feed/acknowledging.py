@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
 from dataflow_model.plan.endpoints.retries import retried
-from dataflow_model.plan.endpoints.sources import ColumnSource
 from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
 
 if TYPE_CHECKING:

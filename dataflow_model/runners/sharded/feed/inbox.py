@@ -17,7 +17,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument
-from dataflow_model.plan.endpoints.sources import Changes, Origin
+from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.endpoints.wrapped import Listed, WrappedSource, rows_between
 from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, file_name
@@ -26,7 +26,8 @@ from dataflow_model.runners.sharded.checkpoint.parts import read_part, write_par
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from dataflow_model.plan.endpoints.sources import ColumnSource, Known, OriginPosition
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
+    from dataflow_model.plan.endpoints.origins import Known, OriginPosition
     from dataflow_model.plan.logical.nodes import Node
     from dataflow_model.plan.logical.stages import StagedPlan
 

@@ -19,12 +19,13 @@ import attrs
 
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.columns.natural_order import natural
-from dataflow_model.plan.endpoints.sources import Origin, OriginPosition
+from dataflow_model.plan.endpoints.origins import Origin, OriginPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Known
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
+    from dataflow_model.plan.endpoints.origins import Changes, Known
 
 
 def _version(given: Sequence[int | str] | None) -> tuple[int | str, ...] | None:

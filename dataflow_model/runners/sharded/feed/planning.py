@@ -26,7 +26,8 @@ from dataflow_model.runners.sharded.tasks.faults import NO_FAULT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dataflow_model.plan.endpoints.sources import ChangeNotifier, ColumnSource
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
+    from dataflow_model.plan.endpoints.origins import ChangeNotifier
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.runners.engine.lanes.order import At
     from dataflow_model.runners.engine.sources.script_instants import ScriptInstant

@@ -17,7 +17,8 @@ from dataflow_model.time import duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.endpoints.sources import Changes, ColumnSource
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
+    from dataflow_model.plan.endpoints.origins import Changes
 
 
 @attrs.define

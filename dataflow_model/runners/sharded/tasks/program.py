@@ -26,7 +26,7 @@ from dataflow_model.values.pickles import dump_with_classes, load_with_classes
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from dataflow_model.plan.endpoints.sources import ColumnSource
+    from dataflow_model.plan.endpoints.column_sources import ColumnSource
     from dataflow_model.plan.logical.nodes import Node, SideInput
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.plan.rewrites.lifting import Lift
