@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
 import attrs
 
 from dataflow_model.arguments import EXTRA, calls_explained, factory
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan.columns.rows import field_getter
 from dataflow_model.plan.functions.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.plan.logical.refinements import may_refine
 from dataflow_model.plan.names.spellings import with_spellings
-from dataflow_model.time import Duration, duration_text
+from dataflow_model.time import duration_text
 from dataflow_model.transforms.elementwise.dropped import restored
 from dataflow_model.transforms.elementwise.maps import FlatMap, Map
 from dataflow_model.transforms.elementwise.pardo import ParDo
 from dataflow_model.transforms.elementwise.reshaping import Flatten
+from dataflow_model.transforms.elementwise.timestamps import WithTimestamps
+from dataflow_model.transforms.joining.as_of_joins import AsOf, CorrectedJoinAsOf, JoinAsOf
 from dataflow_model.transforms.joining.cogroup import CoGroupByKey
+from dataflow_model.transforms.joining.firings import Firing, firing_alone, firing_as_of
 from dataflow_model.transforms.joining.interval_joins import CorrectedJoinWithin, Distance, JoinWithin
 from dataflow_model.transforms.pipelines import typehints
 from dataflow_model.transforms.pipelines.inputs import common_strategy
@@ -25,16 +28,17 @@ from dataflow_model.transforms.pipelines.output_tags import check_dropped
 from dataflow_model.transforms.pipelines.pcollection import PCollection
 from dataflow_model.transforms.pipelines.ptransform import PTransform
 from dataflow_model.transforms.pipelines.windows import Window
-from dataflow_model.triggers import AfterCount, AfterWatermark, Always, DefaultTrigger, Repeatedly
 from dataflow_model.values import as_pair
 from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from dataflow_model.plan.functions.dofn import BoundedLatenessFn
     from dataflow_model.plan.logical.dropped import Dropped
     from dataflow_model.plan.logical.strategy import WindowingStrategy
-    from dataflow_model.time import DurationLike
+    from dataflow_model.time import Duration, DurationLike, InstantLike
+    from dataflow_model.transforms.joining.as_of_joins import Direction
     from dataflow_model.triggers import Trigger
 
 NoLeftT = TypeVar("NoLeftT", default=Any)
@@ -48,6 +52,13 @@ _HINTS: Final = {
     EXTRA: "put both sides left of it: (left, right) | dm.Join.inner()",
     **dict.fromkeys(("on", "by", "keys"), "make pairs of both sides first: … | dm.WithKeys({value})"),
     **dict.fromkeys(("how", "type"), "write dm.Join.inner(), dm.Join.left(), dm.Join.right() or dm.Join.full()"),
+}
+_AS_OF_HINTS: Final = {
+    EXTRA: "put both sides left of it: (left, right) | dm.Join.as_of()",
+    **dict.fromkeys(("on", "left_on", "right_on", "keys"), "make pairs of both sides: … | dm.WithKeys({value})"),
+    **dict.fromkeys(("how", "type"), "write dm.Join.as_of() or dm.Join.left_as_of()"),
+    **dict.fromkeys(("strategy",), "write direction={value}"),
+    **dict.fromkeys(("tolerance",), "write within={value}"),
 }
 
 
@@ -81,7 +92,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
     at once. If a partner arrives after all, it is retracted.
 
     `Join.inner`, `Join.left`, `Join.right` and `Join.full` take the same arguments; `Join()` is the same as
-    `Join.inner()`.
+    `Join.inner()`. `Join.as_of` pairs a left element with one row of the right side: the last one before it.
 
     Args:
         within: how far apart the event times of partners may be; `None` joins by window.
@@ -121,6 +132,8 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
     _keeps_left = False
     _keeps_right = False
     _name = "Join"
+    _match: Distance | AsOf | None
+    _by: str | Callable[[Any], InstantLike] | None = None
     _dropped: str | None = None
 
     if TYPE_CHECKING:
@@ -143,7 +156,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         within: DurationLike | None = None,
         between: tuple[DurationLike, DurationLike] | None = None,
     ) -> None:
-        self._distance = Distance.of(within, between)
+        self._match = Distance.of(within, between)
 
     @factory
     @calls_explained(_HINTS, name="Join.inner")
@@ -213,6 +226,86 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         joined: Join[None, None] = _joined(cls, "Join.Full", within, between, _keeps_left=True, _keeps_right=True)
         return joined
 
+    @factory
+    @calls_explained(_AS_OF_HINTS, name="Join.as_of")
+    def as_of(
+        cls,
+        *,
+        by: str | Callable[[Any], InstantLike] | None = None,
+        within: DurationLike | None = None,
+        direction: Direction = "backward",
+    ) -> Join[Never, Never]:
+        """Return a join of each left value with the row of the right side that holds at its event time.
+
+        By default that is the last row of the same key at or before the left value: the price at the time of an order.
+        Each left value is in at most one pair; a left value without a row is not emitted. Of rows with equal times only
+        the last one to arrive counts, which corrects the ones before it.
+
+        The join waits until no other row can belong to a left value: until the watermark has passed it (or, for a
+        later row, has passed that row) by the greater allowed lateness of the two sides. With
+        `.accumulating_and_retracting()` on the left side it waits only for the watermark, and retracts and replaces a
+        pair if a late row belongs to it. With `.trigger(dm.Always())` in addition it does not wait at all.
+
+        The watermark is that of both sides, so a right side that is silent for long holds the left values back. Read it
+        with `watermark=dm.WallTime("1 minute")`, which advances without rows, or with `idle_after` if only some of its
+        partitions are silent.
+
+        A pair has the event time of the later of its two elements, in the global window. Elements later than the
+        allowed lateness are dropped, and counted as `dropped_because_late`. A row is kept until no left value to which
+        it belongs can arrive anymore. Without `within` the last row of each key is therefore kept until the input ends.
+
+        Args:
+            by: the time from which a row holds: a field of the right values, or a function of a right value. It becomes
+                the row's event time, and may be later than that, but not earlier: for earlier times, use
+                `WithTimestamps` with a `late_data_horizon` on the right side. By default it is the row's event time.
+            within: how far a row may be from a left value; `None` for any distance.
+            direction: `"backward"` for the last row at or before a left value, `"forward"` for the first one at or
+                after it, `"nearest"` for the one that is closest, and the earlier one of two that are equally close.
+
+        Raises:
+            InvalidArgument: for another direction, a negative `within`, and when it is applied for a trigger of a side
+                that fires early but not at each element, or without retractions, and for sides that do not agree.
+            InvalidType: for `by` that is neither a name nor a function.
+            PlanError: by `run()`, behind a grouping that emits retractions.
+
+        Source: Flink's event-time temporal join; `merge_asof` of pandas, `join_asof` of Polars.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> prices = [dm.TimestampedValue(("pen", 2.0), 0), dm.TimestampedValue(("pen", 2.5), 60)]
+            >>> orders = [dm.TimestampedValue(("pen", "Ann"), 50), dm.TimestampedValue(("pen", "Bob"), 70)]
+            >>> with dm.Pipeline() as p:
+            ...     sides = p | "orders" >> dm.Create(orders), p | "prices" >> dm.Create(prices)
+            ...     _ = sides | dm.Join.as_of() | dm.io.Collect()
+            >>> [record.value for record in p.result.collected("Collect")]
+            [('pen', ('Ann', 2.0)), ('pen', ('Bob', 2.5))]
+        """
+        joined: Join[Never, Never] = _joined_as_of(cls, "Join.AsOf", by, AsOf.of(direction, within))
+        return joined
+
+    @factory
+    @calls_explained(_AS_OF_HINTS, name="Join.left_as_of")
+    def left_as_of(
+        cls,
+        *,
+        by: str | Callable[[Any], InstantLike] | None = None,
+        within: DurationLike | None = None,
+        direction: Direction = "backward",
+    ) -> Join[Never, None]:
+        """Return the same join as `Join.as_of`, which also emits `(key, (left, None))` for a left value without a row.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> orders = [dm.TimestampedValue(("pen", "Ann"), 50), dm.TimestampedValue(("ink", "Bob"), 70)]
+            >>> with dm.Pipeline() as p:
+            ...     prices = p | "prices" >> dm.Create([dm.TimestampedValue(("pen", 2.0), 0)])
+            ...     _ = (p | "orders" >> dm.Create(orders), prices) | dm.Join.left_as_of() | dm.io.Collect()
+            >>> sorted(record.value for record in p.result.collected("Collect"))
+            [('ink', ('Bob', None)), ('pen', ('Ann', 2.0))]
+        """
+        joined: Join[Never, None] = _joined_as_of(cls, "Join.LeftAsOf", by, AsOf.of(direction, within), keeps_left=True)
+        return joined
+
     @calls_explained(
         otherwise="it takes only the tag of the dropped elements, and returns a pair: the results, and what was dropped"
     )
@@ -240,8 +333,8 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         return self._name
 
     def __repr__(self) -> str:
-        distance = "" if self._distance is None else f", {self._distance!r}"
-        return f"<Join {self.label!r}{distance}>"
+        match = "" if self._match is None else f", {self._match!r}"
+        return f"<Join {self.label!r}{match}>"
 
     def expand(self, pcoll: Any, /) -> Any:
         """Group both sides by key, and combine within each group."""
@@ -254,8 +347,8 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         left, right = sides
         typehints.check_common_keys([left.element_type, right.element_type], left.pipeline.scope)
         output = self._output(left.element_type, right.element_type)
-        if self._distance is not None:
-            return self._by_distance(left, right, self._distance, output)
+        if self._match is not None:
+            return self._by_time(left, right, output)
         _check_panes(common_strategy(sides, left.pipeline.scope), left.pipeline.scope)
         combine = _Combinations(keeps_left=self._keeps_left, keeps_right=self._keeps_right)
         combinations = FlatMap(combine).with_output_types(output)
@@ -264,17 +357,15 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         grouped, records = (left, right) | CoGroupByKey().with_dropped_output(self._dropped)
         return grouped | combinations, restored(records, _by_side)
 
-    def _by_distance(self, left: PCollection, right: PCollection, distance: Distance, output: Any) -> Any:
+    def _by_time(self, left: PCollection, right: PCollection, output: Any) -> Any:
         """Flatten both sides, and join them in the state of each key."""
+        if self._by is not None:
+            right = right | "valid from" >> WithTimestamps(_ValidFrom(self._by))
         lateness = max(left.strategy.allowed_lateness, right.strategy.allowed_lateness)
-        keeps = self._keeps_left, self._keeps_right
-        kept = [side.strategy for side, keeps_it in zip((left, right), keeps, strict=True) if keeps_it]
-        firing = _firing_alone(kept, lateness, left.pipeline.scope)
+        fn, trigger = self._function(left, right, lateness)
         windows = Window.into(GlobalWindows())
-        fn = JoinWithin(distance, int(lateness), keeps)
-        if firing is not _Firing.FINAL:  # groupings behind it are corrected under the same trigger, and for as long
-            windows = windows.trigger(kept[0].trigger).accumulating_and_retracting().allowed_lateness(lateness)
-            fn = CorrectedJoinWithin(distance, int(lateness), keeps, at_once=firing is _Firing.AT_ONCE)
+        if fn.retracts:  # groupings behind it are corrected under the same trigger, and for as long
+            windows = windows.trigger(trigger).accumulating_and_retracting().allowed_lateness(lateness)
         sides = []
         for name, member, is_right in (("left", left, False), ("right", right, True)):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
@@ -286,6 +377,23 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             return together | "partners" >> partners
         joined, records = together | "partners" >> partners.with_dropped_output(self._dropped)
         return joined, restored(records, _without_side)
+
+    def _function(self, left: PCollection, right: PCollection, lateness: Duration) -> tuple[BoundedLatenessFn, Trigger]:
+        """Return the function that joins by event time, and the trigger under which its outputs are corrected."""
+        scope, length = left.pipeline.scope, int(lateness)
+        if isinstance(self._match, AsOf):
+            firing = firing_as_of(left.strategy, right.strategy, lateness, scope)
+            wait = {Firing.AT_ONCE: None, Firing.ON_TIME: 0, Firing.FINAL: length}[firing]
+            kind = JoinAsOf if firing is Firing.FINAL else CorrectedJoinAsOf
+            return kind(self._match, length, keeps_left=self._keeps_left, wait=wait), left.strategy.trigger
+        distance: Any = self._match
+        keeps = self._keeps_left, self._keeps_right
+        kept = [side.strategy for side, keeps_it in zip((left, right), keeps, strict=True) if keeps_it]
+        firing = firing_alone(kept, lateness, scope)
+        if firing is Firing.FINAL:
+            return JoinWithin(distance, length, keeps), left.strategy.trigger
+        fn = CorrectedJoinWithin(distance, length, keeps, at_once=firing is Firing.AT_ONCE)
+        return fn, kept[0].trigger
 
     def _output(self, left: Any, right: Any) -> Any:
         key, left_value = typehints.pair_types(left)
@@ -302,6 +410,28 @@ def _joined(
 ) -> Any:
     join = cls(within=within, between=between)
     return join._but(_name=name, **keeps)
+
+
+def _joined_as_of(cls: Any, name: str, by: Any, as_of: AsOf, *, keeps_left: bool = False) -> Any:
+    if by is not None and not isinstance(by, str) and not callable(by):
+        raise InvalidType(
+            f"`by` must be the name of a field or a function, got {by!r}",
+            hint="use by='valid_from' for a field of the right values, or leave it out for their event times",
+        )
+    join = cls()
+    return join._but(_name=name, _keeps_left=keeps_left, _match=as_of, _by=by)
+
+
+class _ValidFrom:
+    """Returns the time from which a row holds: a field of the value of a pair, or what a function of it returns."""
+
+    def __init__(self, by: str | Callable[[Any], InstantLike]) -> None:
+        self.by = by
+
+    def __call__(self, pair: tuple[Any, Any]) -> InstantLike:
+        _, value = as_pair(pair, "Join.as_of")
+        time: InstantLike = field_getter(self.by)(value) if isinstance(self.by, str) else self.by(value)
+        return time
 
 
 class _Side:
@@ -345,84 +475,6 @@ class _Combinations:
         for left in lefts:
             for right in rights:
                 yield key, (left, right)
-
-
-class _Firing(enum.Enum):
-    """When an element is emitted without a partner."""
-
-    AT_ONCE = "at once"
-    ON_TIME = "on time"
-    FINAL = "final"
-
-
-def _firing_alone(kept: Sequence[WindowingStrategy], lateness: Duration, label: str) -> _Firing:
-    """Return when elements without a partner are emitted.
-
-    Args:
-        kept: the strategies of the sides that keep their elements.
-        lateness: how late an element may be.
-        label: the join, for errors.
-
-    Raises:
-        InvalidArgument: for a trigger that fires early but not at each element, or whose panes are not taken back, and
-            for sides that do not agree.
-    """
-    firings = [_firing_of_side(strategy, lateness, label) for strategy in kept]
-    if len(set(firings)) > 1:
-        raise InvalidArgument(
-            f"{label!r} emits elements of its left side without a partner {firings[0].value}, and those of its right "
-            f"side {firings[1].value}: it takes back the elements of both sides or of none",
-            hint="use the same trigger and mode on both sides",
-        )
-    return firings[0] if firings else _Firing.FINAL
-
-
-def _firing_of_side(strategy: WindowingStrategy, lateness: Duration, label: str) -> _Firing:
-    trigger = strategy.trigger
-    is_early = trigger.may_fire(allowed_lateness=Duration(0))
-    if not strategy.retracting:
-        if not is_early:
-            return _Firing.FINAL
-        raise InvalidArgument(
-            f"under {trigger!r}, {label!r} would emit an element before its partner, and could not take that back: its "
-            "sides do not retract",
-            hint="use .accumulating_and_retracting() on both sides, or dm.Window.trigger(dm.AfterWatermark()) so that "
-            "an element is emitted without a partner only when none can arrive",
-        )
-    if is_early and _fires_at_each(trigger):
-        return _Firing.AT_ONCE
-    if not is_early and _fires_on_time(trigger):
-        return _Firing.ON_TIME if lateness > Duration(0) else _Firing.FINAL
-    raise InvalidArgument(
-        f"{label!r} emits an element without a partner at once, on time, or when it is final, but its sides are "
-        f"triggered by {trigger!r}",
-        hint="use dm.Window.trigger(dm.Always()) or dm.Window.trigger(dm.DefaultTrigger()) on both sides",
-    )
-
-
-def _fires_at_each(trigger: Trigger | None) -> bool:
-    """Return whether a trigger fires at each element."""
-    match trigger:
-        case Always() | AfterCount(n=1):
-            return True
-        case Repeatedly():
-            return _fires_at_each(trigger.trigger)
-        case AfterWatermark():
-            return _fires_at_each(trigger.early) and (trigger.late is None or _fires_at_each(trigger.late))
-        case _:
-            return False
-
-
-def _fires_on_time(trigger: Trigger) -> bool:
-    """Return whether a trigger fires when the watermark passes the end of a window, and at each late element."""
-    match trigger:
-        case DefaultTrigger():
-            return True
-        case AfterWatermark():
-            waits_for_all = trigger.percentile == AfterWatermark().percentile
-            return waits_for_all and trigger.early is None and (trigger.late is None or _fires_at_each(trigger.late))
-        case _:
-            return False
 
 
 def _or_none(hint: Any) -> Any:
