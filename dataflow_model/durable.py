@@ -43,13 +43,16 @@ NAMES: Final[Mapping[str, str]] = {
     # The state of transforms.
     "arrived": "dataflow_model.runners.engine.state.stateful_cells:Arrived",
     "computation": "dataflow_model.transforms.topologies.computations:ComputationState",
+    "corrected side of a join": "dataflow_model.transforms.joining.interval_joins:CorrectedSide",
     "firing mode": "dataflow_model.triggers.contexts:FiringMode",
     "hold": "dataflow_model.runners.engine.state.stateful_cells:Hold",
     "join state": "dataflow_model.runners.engine.machines.side_join:JoinState",
     "key of a stateful function": "dataflow_model.runners.engine.state.stateful_cells:_filled_key",
     "pending timer": "dataflow_model.runners.engine.state.stateful_cells:PendingTimer",
     "segment of record ids": "dataflow_model.runners.engine.state.id_segments:Segment",
+    "side of a join": "dataflow_model.transforms.joining.interval_joins:KeptSide",
     "side window": "dataflow_model.runners.engine.machines.side_join:_SideWindow",
+    "sides of an as-of join": "dataflow_model.transforms.joining.as_of_joins:AsOfSides",
     "trigger state": "dataflow_model.triggers.state:TreeState",
     "waiting element": "dataflow_model.runners.engine.machines.side_join:_Waiting",
     # Elements that wait, in columns.

@@ -18,11 +18,15 @@ from dataflow_model import durable
 from dataflow_model.plan.columns.rows import named_row_type
 from dataflow_model.runners.engine.functions.value_identity import encode_value
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
+from dataflow_model.transforms.joining.as_of_joins import AsOfSides
+from dataflow_model.transforms.joining.interval_joins import CorrectedSide, KeptSide
 from dataflow_model.values import pickles
 from dataflow_model.values.keys import encode_key
 from tests.support.faults.damaged_local import StoppedRun
+from tests.support.micro_batches import Run
 from tests.support.settings import REPOSITORY
-from tests.support.upgrade.kept import FIXTURES, PIPELINES
+from tests.support.upgrade.joins import JOINS, joins
+from tests.support.upgrade.kept import CUT, FIXTURES, PIPELINES, STEPS, keep, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,6 +46,12 @@ OWN = [
     ROW,
 ]
 """Values of the package's own types, which users' state may contain."""
+JOINED = [
+    KeptSide([5], ["a"], [False], [5]),
+    CorrectedSide([5], ["a"], [True]),
+    AsOfSides([5], ["a"], [None], [4], [1]),
+]
+"""What joins by event time keep in state."""
 MODULE = re.compile(rb"dataflow_model(?:\.[a-z_]+)+")
 DURABLE = b"dataflow_model.durable"
 
@@ -69,6 +79,13 @@ def test_values_of_this_package_are_stored_without_their_modules(value: Any) -> 
     assert pickles.load(pickled) == within
     assert not modules_in([pickled, encode_value(within)])
     assert isinstance(value, type) or not modules_in([encode_key(value)])
+
+
+@pytest.mark.parametrize("value", JOINED, ids=lambda value: type(value).__name__)
+def test_what_joins_keep_is_stored_without_modules(value: Any) -> None:
+    pickled = pickles.dump([value])
+    assert pickles.load(pickled) == [value]
+    assert not modules_in([pickled])
 
 
 def test_flags_and_members_of_users_enums_are_restored() -> None:
@@ -99,13 +116,18 @@ def test_no_archived_checkpoint_refers_to_a_module_of_the_package() -> None:
 
 GO_ON = """
 import pathlib, sys
+from tests.support.upgrade.joins import JOINS, joins
 from tests.support.upgrade.kept import PIPELINES, SINKS, kept, unpack
 
 folder, title = pathlib.Path(sys.argv[1]), sys.argv[2]
-unpack({format}, folder)
-run = kept(folder / title, PIPELINES[title](folder / "rows"))
+if title == "joins":
+    build, sinks = joins, JOINS
+else:
+    unpack({format}, folder)
+    build, sinks = PIPELINES[title], SINKS[title]
+run = kept(folder / title, build(folder / "rows"))
 run.finish()
-print(sorted((sink, repr(record.value)) for sink in SINKS[title] for record in run.collected(sink)))
+print(sorted((sink, repr(record.value), record.is_retraction) for sink in sinks for record in run.collected(sink)))
 """
 
 
@@ -115,6 +137,22 @@ def test_a_version_whose_modules_have_other_names_resumes_from_a_checkpoint(titl
     results = [go_on(place, tmp_path / place.name, title) for place in (renamed, REPOSITORY)]
     assert results[0] == results[1]
     assert len(results[0]) > len("[]\n")
+
+
+def test_a_version_whose_modules_have_other_names_resumes_joins(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows")
+    keep(Run(joins(tmp_path / "rows"), tmp_path / "joins", CUT).steps(STEPS))
+    contents = [path.read_bytes() for path in (tmp_path / "joins").rglob("*") if path.is_file()]
+    assert not modules_in(contents)
+    renamed = copy_with_other_modules(tmp_path / "renamed")
+    results = []
+    for place in (renamed, REPOSITORY):
+        work = tmp_path / f"work of {place.name}"
+        shutil.copytree(tmp_path / "rows", work / "joins" / "rows")
+        shutil.copytree(tmp_path / "joins", work / "joins" / "joins")
+        results.append(go_on(place, work, "joins"))
+    assert results[0] == results[1]
+    assert all(sink in results[0] for sink in JOINS)
 
 
 def copy_with_other_modules(folder: Path) -> Path:
