@@ -18,5 +18,5 @@ def test_offsets_and_state_do_not_grow_with_the_files_that_were_swept(tmp_path: 
 
 def test_offsets_grow_with_the_files_that_are_there_and_the_state_does_not(tmp_path: Path) -> None:
     few, many = present((20, 200), tmp_path)
-    assert few.offset < many.offset < few.offset + 180 * 130
+    assert few.offset < many.offset < few.offset + 180 * 110
     assert many.state <= few.state + 50

@@ -61,8 +61,9 @@ class OriginOffset:
         return max(0, self.end - self.position)
 
     def to_json(self) -> list[Any]:
-        """Return it as JSON values."""
-        fields = [self.first, self.position, self.end, self.version and list(self.version), self.cursor]
+        """Return it as JSON values, which are short, since a folder may contain many files."""
+        version = None if self.version is None else list(self.version)
+        fields = [self.first, self.position - self.first, version, self.cursor, self.end - self.position or None]
         while fields[-1] is None:
             fields.pop()
         return fields
@@ -74,9 +75,11 @@ class OriginOffset:
         Example:
             >>> OriginOffset.of_json(OriginOffset(0, 3, 7, (12, "a")).to_json())
             OriginOffset(first=0, position=3, end=7, version=(12, 'a'), cursor=None)
+            >>> OriginOffset(40, 47, 47, (12, "a")).to_json()
+            [40, 7, [12, 'a']]
         """
-        first, position, end, version, cursor = [*fields, None, None][:5]
-        return cls(first, position, end, version, cursor)
+        first, read, version, cursor, left = [*fields, None, None, None][:5]
+        return cls(first, first + read, first + read + (left or 0), version, cursor)
 
 
 @attrs.frozen(kw_only=True)
@@ -219,24 +222,35 @@ class SourceOffset:
         return now is not None and before is not None and now.first == before.first
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return it as JSON values, in which each name stands once: under `done` are those of earlier micro-batches."""
+        earlier = self.done.keys() - self.completed
         return {
             "is_followed": self.is_followed,
             "open": {name: origin.to_json() for name, origin in self.open.items()},
-            "done": {name: origin.to_json() for name, origin in self.done.items()},
-            "completed": list(self.completed),
+            "done": {name: origin.to_json() for name, origin in self.done.items() if name in earlier},
+            "completed": {name: self.done[name].to_json() for name in self.completed},
             "passed": self.passed,
             "changes": dict(self.changes),
         }
 
     @classmethod
     def of_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Return what `to_json` has written."""
+        """Return what `to_json` has written.
+
+        Example:
+            >>> offset = SourceOffset(open={"a": OriginOffset(0, 3, 3), "b": OriginOffset(3, 3, 5)}).finished()
+            >>> offset.to_json()["completed"], SourceOffset.of_json(offset.to_json()) == offset
+            ({'a': [0, 3]}, True)
+        """
+        origins = {
+            part: {name: OriginOffset.of_json(origin) for name, origin in fields[part].items()}
+            for part in ("open", "done", "completed")
+        }
         return cls(
             is_followed=fields["is_followed"],
-            open={name: OriginOffset.of_json(origin) for name, origin in fields["open"].items()},
-            done={name: OriginOffset.of_json(origin) for name, origin in fields["done"].items()},
-            completed=tuple(fields["completed"]),
+            open=origins["open"],
+            done={**origins["done"], **origins["completed"]},
+            completed=tuple(origins["completed"]),
             passed=fields["passed"],
             changes=fields["changes"],
         )
