@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,7 +59,8 @@ def values(result: Any) -> list[int]:
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let no time pass between two attempts, and return the pauses."""
     pauses: list[float] = []
-    monkeypatch.setattr("dataflow_model.plan.endpoints.retries.time.sleep", pauses.append)
+    # Not `time.sleep` itself, which other threads call.
+    monkeypatch.setattr("dataflow_model.plan.endpoints.retries.time", SimpleNamespace(sleep=pauses.append))
     return pauses
 
 
