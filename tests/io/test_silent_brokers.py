@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dataflow_model as dm
 from dataflow_model.io.topics import offsets
+from dataflow_model.io.topics.client import KeptAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,7 @@ class Silent:
 
 
 def test_a_report_does_not_wait_for_brokers_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets, "kept_admin", lambda source: Silent())
+    monkeypatch.setattr(offsets, "kept_admin", lambda *_: KeptAdmin(Silent(), []))  # type: ignore[arg-type]
     monkeypatch.setattr(offsets, "_SECONDS", 0.01)
     monkeypatch.setattr(offsets, "_SOON", 0.01)
     p = dm.Pipeline()

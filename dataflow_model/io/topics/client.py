@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SinkError, SourceError, explain
 from dataflow_model.io.topics.errors import is_of_login, may_pass, said, way_out_of
@@ -45,6 +48,10 @@ READING: Final = {
     "log_level": 0,
 }
 """The options of a consumer that reads committed messages to the end of a partition, and commits nothing."""
+_MOST_KEPT: Final = 8
+"""The number of clients for requests that a process keeps."""
+_T = TypeVar("_T")
+_admins: dict[tuple[Any, ...], KeptAdmin] = {}
 
 
 def checked_servers(value: Any) -> str:
@@ -138,30 +145,26 @@ def described(
     from confluent_kafka import KafkaException, TopicCollection
     from confluent_kafka.admin._acl import AclOperation  # which `admin` does not export for type checkers
 
-    names, faults = list(topics), list[Any]()
-    admin = admin_of(label, servers, options, faults.append)
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            futures = admin.describe_topics(
-                TopicCollection(names), include_authorized_operations=True, request_timeout=_SECONDS
-            )
-            topics = {name: future.result() for name, future in futures.items()}
-            break
-        except KafkaException as error:
-            admin.poll(0)
-            cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
-            if not may_pass(cause) or time.monotonic() > deadline:
-                where = f"{', '.join(map(repr, names))} on {servers}"
-                raise _refusal(label, where, said(cause, options), way_out_of(cause), reads=reads) from error
-            pause(_PAUSE)
+    names = list(topics)
 
+    def ask(admin: AdminClient) -> dict[str, TopicDescription]:
+        futures = admin.describe_topics(
+            TopicCollection(names), include_authorized_operations=True, request_timeout=_SECONDS
+        )
+        return {name: future.result() for name, future in futures.items()}
+
+    try:
+        found = answered(label, servers, options, ask)
+    except KafkaException as error:
+        cause, where = error.args[0], f"{', '.join(map(repr, names))} on {servers}"
+        raise _refusal(label, where, said(cause, options), way_out_of(cause), reads=reads) from error
     right = AclOperation.READ if reads else AclOperation.WRITE
-    for name, topic in topics.items():
-        if topic.authorized_operations is not None and right not in topic.authorized_operations:
+    for name, topic in found.items():
+        operations: Any = topic.authorized_operations  # None if brokers do not say
+        if operations is not None and right not in operations:
             where, lack = f"{name!r} on {servers}", f"the user has no right to {right.name} it"
             raise _refusal(label, where, lack, f"grant the user {right.name} on the topic", reads=reads)
-    return topics
+    return found
 
 
 def matching(label: str, pattern: str, servers: str, options: Mapping[str, Any]) -> list[str]:
@@ -179,21 +182,13 @@ def matching(label: str, pattern: str, servers: str, options: Mapping[str, Any])
     """
     from confluent_kafka import KafkaException
 
-    faults = list[Any]()
-    admin = admin_of(label, servers, options, faults.append)
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            found = admin.list_topics(timeout=_SECONDS).topics
-            break
-        except KafkaException as error:
-            admin.poll(0)
-            cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
-            if not may_pass(cause) or time.monotonic() > deadline:
-                raise SourceError(
-                    f"{label!r} cannot list the topics on {servers}: {said(cause, options)}", hint=way_out_of(cause)
-                ) from error
-            pause(_PAUSE)
+    try:
+        found = answered(label, servers, options, lambda admin: admin.list_topics(timeout=_SECONDS)).topics
+    except KafkaException as error:
+        cause = error.args[0]
+        raise SourceError(
+            f"{label!r} cannot list the topics on {servers}: {said(cause, options)}", hint=way_out_of(cause)
+        ) from error
     names = sorted(name for name in found if re.fullmatch(pattern, name) and not name.startswith(_INTERNAL))
     if not names:
         raise SourceError(
@@ -214,14 +209,62 @@ def _refusal(label: str, where: str, cause: str, hint: str, *, reads: bool) -> S
     return SinkError(f"{label!r} cannot write to the topic {where}: {cause}", hint=hint)
 
 
-def admin_of(label: str, servers: str, options: Mapping[str, Any], on_error: Callable[[Any], None]) -> AdminClient:
-    """Return a client that asks brokers about topics and offsets.
+def answered(
+    label: str,
+    servers: str,
+    options: Mapping[str, Any],
+    ask: Callable[[AdminClient], _T],
+    passes: Callable[[KafkaError], bool] = may_pass,
+) -> _T:
+    """Return what brokers answer to a request, which is made again for some time after errors that may pass.
 
     Args:
         label: what an error calls the transform.
         servers: the addresses of brokers.
         options: of the client.
-        on_error: is called with errors, such as a wrong password, when the client is polled.
+        ask: makes the request once.
+        passes: tells whether an error may be gone a little later.
+
+    Raises:
+        InvalidArgument: for options that the client does not have.
+        KafkaException: the last error; if the brokers do not let the user in, that one.
+    """
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        kept = kept_admin(label, servers, options)  # held until it has answered: one that is dropped never does
+        try:
+            return ask(kept.client)
+        except KafkaException as error:
+            forget_admin(servers, options)  # a new one looks for brokers and leaders at once
+            kept.client.poll(0)
+            cause: KafkaError = next(filter(is_of_login, kept.faults), error.args[0])
+            if not passes(cause) or time.monotonic() > deadline:
+                raise KafkaException(cause) from error
+            pause(_PAUSE)
+
+
+@attrs.frozen
+class KeptAdmin:
+    """A client that asks brokers about topics, groups and offsets.
+
+    Attributes:
+        client: the client.
+        faults: the errors that it has reported when it was polled, such as a wrong password.
+    """
+
+    client: AdminClient
+    faults: list[KafkaError]
+
+
+def kept_admin(label: str, servers: str, options: Mapping[str, Any]) -> KeptAdmin:
+    """Return the client of this process for some brokers: a new one would first have to connect to them.
+
+    Args:
+        label: what an error calls the transform.
+        servers: the addresses of brokers.
+        options: of the client.
 
     Raises:
         InvalidArgument: for options that the client does not have.
@@ -229,11 +272,31 @@ def admin_of(label: str, servers: str, options: Mapping[str, Any], on_error: Cal
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    try:
-        own: dict[str, Any] = {"bootstrap.servers": servers, "log_level": 0, "error_cb": on_error}
-        return AdminClient({**options, **own})
-    except KafkaException as error:
-        raise InvalidArgument(
-            f"{label!r} cannot use its options: {said(error.args[0], options)}",
-            hint="see the page Configuration properties of librdkafka for their names and values",
-        ) from error
+    key = _key(servers, options)
+    kept = _admins.get(key)
+    if kept is None:
+        faults = list[Any]()
+        own: dict[str, Any] = {"bootstrap.servers": servers, "log_level": 0, "error_cb": faults.append}
+        try:
+            kept = KeptAdmin(AdminClient({**options, **own}), faults)
+        except KafkaException as error:
+            raise InvalidArgument(
+                f"{label!r} cannot use its options: {said(error.args[0], options)}",
+                hint="see the page Configuration properties of librdkafka for their names and values",
+            ) from error
+        _admins[key] = kept
+        while len(_admins) > _MOST_KEPT:
+            _admins.pop(next(iter(_admins)))
+        return kept
+    kept.client.poll(0)
+    kept.faults.clear()  # they are of an earlier request
+    return kept
+
+
+def forget_admin(servers: str, options: Mapping[str, Any]) -> None:
+    """Connect to brokers anew from now on."""
+    _admins.pop(_key(servers, options), None)
+
+
+def _key(servers: str, options: Mapping[str, Any]) -> tuple[Any, ...]:
+    return os.getpid(), servers, repr(sorted(options.items()))

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import SinkError, SourceError
-from dataflow_model.io.topics.client import PATIENCE, admin_of, pause
-from dataflow_model.io.topics.errors import is_of_login, may_pass, said, way_out_of
-from dataflow_model.io.topics.offsets import kept_admin
+from dataflow_model.io.topics.client import answered, kept_admin
+from dataflow_model.io.topics.errors import may_pass, said, way_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
 
     from dataflow_model.io.topics.bounds import Offsets
     from dataflow_model.io.topics.source import KafkaSource
 
 _SECONDS: Final = 5.0
 """How long one request may take until it is made again."""
-_PAUSE: Final = 0.2
 _GRANT: Final = "grant the user READ on the group"
 _REFUSED: Final = "GROUP_AUTHORIZATION_FAILED"
 _OF_COORDINATORS: Final = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
@@ -45,25 +43,20 @@ def check_group(label: str, group: str, servers: str, options: Mapping[str, Any]
     from confluent_kafka import KafkaException
     from confluent_kafka.admin._acl import AclOperation  # which `admin` does not export for type checkers
 
-    faults = list[Any]()
-    admin = admin_of(label, servers, options, faults.append)
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            [future] = admin.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=_SECONDS
-            ).values()
-            operations = future.result().authorized_operations
-            break
-        except KafkaException as error:
-            admin.poll(0)
-            cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
-            if cause.name() == _UNKNOWN:  # brokers say so of a group that is not there, once the user may see it
-                return
-            if not _passes(cause) or time.monotonic() > deadline:
-                hint = _GRANT if cause.name() == _REFUSED else way_out_of(cause)
-                raise _refusal(label, f"{group!r} on {servers}", said(cause, options), hint, reads=reads) from error
-            pause(_PAUSE)
+    def ask(admin: AdminClient) -> Any:
+        [future] = admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=_SECONDS
+        ).values()
+        return future.result().authorized_operations
+
+    try:
+        operations = answered(label, servers, options, ask, _passes)
+    except KafkaException as error:
+        cause = error.args[0]
+        if cause.name() == _UNKNOWN:  # brokers say so of a group that is not there, once the user may see it
+            return
+        hint = _GRANT if cause.name() == _REFUSED else way_out_of(cause)
+        raise _refusal(label, f"{group!r} on {servers}", said(cause, options), hint, reads=reads) from error
     if operations is not None and AclOperation.READ not in operations:
         raise _refusal(label, f"{group!r} on {servers}", "the user has no right to READ it", _GRANT, reads=reads)
 
@@ -88,9 +81,9 @@ def note_positions(source: KafkaSource, group: str, positions: Offsets) -> None:
 
     offsets = [TopicPartition(*partition, offset) for partition, offset in positions.items()]
     request = ConsumerGroupTopicPartitions(group, offsets)
-    admin = kept_admin(source)  # held until it has answered
+    admin = kept_admin("ReadKafka", source.servers, source.options)  # held until it has answered
     try:
-        [future] = admin.alter_consumer_group_offsets([request], request_timeout=_SECONDS).values()
+        [future] = admin.client.alter_consumer_group_offsets([request], request_timeout=_SECONDS).values()
         errors = [partition.error for partition in future.result().topic_partitions if partition.error is not None]
     except KafkaException as error:
         errors = [error.args[0]]

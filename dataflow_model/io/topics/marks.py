@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import attrs
 
 from dataflow_model.errors import SinkError
-from dataflow_model.io.topics.client import PATIENCE, admin_of, described
+from dataflow_model.io.topics.client import PATIENCE, described, kept_admin
 from dataflow_model.io.topics.errors import is_final, said
 from dataflow_model.io.topics.search import committed_bounds, committed_messages
 
@@ -146,7 +146,7 @@ class GroupMarks:
     def _may_read_group(self) -> bool:
         from confluent_kafka import KafkaException
 
-        admin = admin_of(self.sink.label, self.sink.servers, self.sink.options, lambda _: None)
+        admin = kept_admin(self.sink.label, self.sink.servers, self.sink.options).client
         futures = admin.describe_consumer_groups(
             [self.name], include_authorized_operations=True, request_timeout=_SECONDS_OF_OFFSET
         )
@@ -240,7 +240,7 @@ class TopicMarks:
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         sink = self.sink
-        admin = admin_of(sink.label, sink.servers, sink.options, lambda _: None)
+        admin = kept_admin(sink.label, sink.servers, sink.options).client
         # The number of replicas is the brokers' default.
         futures = admin.create_topics([NewTopic(self.topic, 1, -1, config=_SETTINGS)], request_timeout=PATIENCE)
         try:

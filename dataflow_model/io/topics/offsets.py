@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import SourceError
 from dataflow_model.io.topics.bounds import partition_of
-from dataflow_model.io.topics.client import PATIENCE, admin_of, described, matching, pause
+from dataflow_model.io.topics.client import answered, described, kept_admin, matching, pause
 from dataflow_model.io.topics.errors import may_pass, said, way_out_of
 from dataflow_model.plan.endpoints.origins import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._topic import TopicDescription
 
@@ -35,7 +36,6 @@ _STALE: Final = frozenset({"FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "_UNKN
 """The errors of a client that has old news of partitions, which have been listed a moment ago, or of their leaders."""
 _END: Final = -1
 """The offset that brokers return if no row has a timestamp that is late enough."""
-_admins: dict[tuple[Any, ...], AdminClient] = {}
 _ends: dict[tuple[Any, ...], tuple[float, tuple[Offsets, ...]]] = {}
 _found: dict[tuple[Any, ...], tuple[float, dict[tuple[str, int], str]]] = {}
 
@@ -138,9 +138,11 @@ def levels_of(source: KafkaSource, positions: Mapping[str, int]) -> dict[str, di
     at, ends = _ends.get(key, (0.0, ({}, {})))
     if not all(names.keys() <= part.keys() for part in ends) or time.monotonic() - at >= _FRESH:
         spec: Any = _specs().OffsetSpec.latest()
+        kept = kept_admin("ReadKafka", source.servers, source.options)
         try:
             ends = tuple(
-                _listed(source, list(names), spec, committed=committed, seconds=_SOON) for committed in (False, True)
+                _listed(kept.client, list(names), spec, committed=committed, seconds=_SOON)
+                for committed in (False, True)
             )
         except KafkaException:
             return {}
@@ -215,42 +217,34 @@ def _specs() -> Any:
 def _asked(source: KafkaSource, partitions: Sequence[tuple[str, int]], spec: Any, *, committed: bool = True) -> Offsets:
     from confluent_kafka import KafkaException
 
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return _listed(source, partitions, spec, committed=committed, seconds=_SECONDS)
-        except KafkaException as error:
-            cause = error.args[0]
-            passes = may_pass(cause) or cause.name() in _STALE
-            if not passes or time.monotonic() > deadline:
-                raise SourceError(
-                    f"ReadKafka cannot list the offsets of {source.contents} on {source.servers}: "
-                    f"{said(cause, source.options)}",
-                    hint=way_out_of(cause),
-                ) from error
-            _admins.pop(key_of(source), None)  # it does not look for the leaders of new partitions again
-            pause(_PAUSE)
+    def ask(admin: AdminClient) -> Offsets:
+        return _listed(admin, partitions, spec, committed=committed, seconds=_SECONDS)
+
+    try:
+        return answered("ReadKafka", source.servers, source.options, ask, _passes)
+    except KafkaException as error:
+        cause = error.args[0]
+        raise SourceError(
+            f"ReadKafka cannot list the offsets of {source.contents} on {source.servers}: "
+            f"{said(cause, source.options)}",
+            hint=way_out_of(cause),
+        ) from error
+
+
+def _passes(error: KafkaError) -> bool:
+    return may_pass(error) or error.name() in _STALE
 
 
 def _listed(
-    source: KafkaSource, partitions: Sequence[tuple[str, int]], spec: Any, *, committed: bool, seconds: float
+    admin: AdminClient, partitions: Sequence[tuple[str, int]], spec: Any, *, committed: bool, seconds: float
 ) -> Offsets:
     """Ask for an offset of each partition, once; raises `KafkaException`."""
     from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*partition): spec for partition in partitions}
-    admin = kept_admin(source)  # held until it has answered, since a client that is dropped meanwhile never does
     futures = admin.list_offsets(asked, isolation_level=level, request_timeout=seconds)
     try:
         return {(at.topic, at.partition): future.result(seconds + _SECONDS).offset for at, future in futures.items()}
     except concurrent.futures.TimeoutError as error:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001 - its public name
-
-
-def kept_admin(source: KafkaSource) -> AdminClient:
-    """Return the client of this process that asks about the offsets of a source."""
-    key = key_of(source)
-    if key not in _admins:
-        _admins[key] = admin_of("ReadKafka", source.servers, source.options, lambda _: None)
-    return _admins[key]

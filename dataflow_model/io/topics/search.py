@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import SinkError
-from dataflow_model.io.topics.client import READING, admin_of, described
+from dataflow_model.io.topics.client import READING, described, kept_admin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ def what_was_removed(sink: KafkaSink) -> str:
     bounds = committed_bounds(sink, sink.topic, [partition.id for partition in topic.partitions])
     if any(first for first, _ in bounds.values()):
         return "messages have been removed from it"
-    admin = admin_of(sink.label, sink.servers, sink.options, lambda _: None)
+    admin = kept_admin(sink.label, sink.servers, sink.options).client
     resource = ConfigResource(ConfigResource.Type.TOPIC, sink.topic)
     try:
         policy = admin.describe_configs([resource], request_timeout=_SECONDS)[resource].result()["cleanup.policy"]
@@ -74,7 +74,7 @@ def committed_bounds(sink: KafkaSink, topic: str, partitions: Iterable[int]) -> 
     from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 
     specs: Any = confluent_kafka.admin.OffsetSpec  # type: ignore[attr-defined]
-    admin = admin_of(sink.label, sink.servers, sink.options, lambda _: None)
+    admin = kept_admin(sink.label, sink.servers, sink.options).client
     numbers = list(partitions)
 
     def offsets(spec: Any, level: IsolationLevel) -> dict[int, int]:
