@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from dataflow_model.io.again import ReadAgain
 from dataflow_model.io.dataframes import ReadDataFrame
 from dataflow_model.io.events import source
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
@@ -41,6 +42,7 @@ __all__ = [
     "Origin",
     "OriginPosition",
     "PeriodicImpulse",
+    "ReadAgain",
     "ReadCsv",
     "ReadDataFrame",
     "ReadJson",

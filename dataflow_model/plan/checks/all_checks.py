@@ -141,7 +141,10 @@ def _check_clocks(plan: Plan) -> None:
     replayed = [node.label for node in others if node.source.processing_time is not None]
     walled = [node.label for node in others if node.source.processing_time is None]
     if replayed and walled:
+        has_table = any(node.source.opens_empty for node in others)
         raise PlanError(
             f"a pipeline must have one clock, but {replayed} use a replay clock and {walled} use the wall clock",
-            hint="pass processing_time='column' to all of them or to none",
+            hint="read the table once, without dm.io.ReadAgain(…), which follows the wall clock"
+            if has_table
+            else "pass processing_time='column' to all of them or to none",
         )

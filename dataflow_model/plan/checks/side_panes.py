@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from dataflow_model.errors import PlanError
 from dataflow_model.plan.functions.dofn import MapFn, VectorizedMapFn
+from dataflow_model.plan.logical.graph import main_inputs
 from dataflow_model.plan.logical.nodes import (
     AssignTimestamps,
     AssignWindows,
     GroupByKeyAndWindow,
     ParDo,
+    Read,
     Reshuffle,
     ToPairs,
 )
@@ -52,6 +54,19 @@ def replaced_by_newer(plan: Plan, ref: Ref) -> Replaced:
         Hint: use .accumulating_and_retracting() before 'Sum.PerKey', which takes replaced values back
     """
     return _replaced(plan, ref, in_rounds=False)
+
+
+def opens_empty(plan: Plan, ref: Ref) -> bool:
+    """Return whether a side input is known from its first watermark on, even if it has no elements then.
+
+    It is so for the rows of a table that is read again and again, unless a grouping behind it has yet to emit them.
+    """
+    node = plan[ref.label]
+    if isinstance(node, Read):
+        return node.source.opens_empty
+    if isinstance(node, GroupByKeyAndWindow):
+        return False
+    return all(opens_empty(plan, before) for before in main_inputs(node))
 
 
 def check_side_inputs(plan: Plan, *, in_rounds: bool = False) -> None:

@@ -108,6 +108,11 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
         return True
 
     @property
+    def opens_empty(self) -> bool:
+        """Whether a side input of its rows is known from the first watermark on, even if there are none."""
+        return False
+
+    @property
     def may_be_added(self) -> bool:
         """Whether a run can be resumed with this source added."""
         return True
@@ -150,6 +155,10 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
     def known_columns(self) -> Sequence[str]:
         """Return the names of the columns, if they are known without reading anything."""
         return ()
+
+    def for_bounded_run(self) -> Source:
+        """Return the source for a run that ends with its input."""
+        return self
 
     def in_rounds(self) -> Source:
         """Return the source for micro-batch rounds, in which the watermark advances only at the end of the input."""

@@ -73,6 +73,11 @@ class WrappedSource(ColumnSource):
         return self.source.is_users
 
     @property
+    def opens_empty(self) -> bool:
+        """Whether a side input of its rows is known without any."""
+        return self.source.opens_empty
+
+    @property
     def position_column(self) -> str | None:
         """The column of positions that the source has."""
         return self.source.position_column

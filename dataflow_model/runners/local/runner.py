@@ -12,6 +12,7 @@ from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, positiv
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.checks.all_checks import check_sinks
 from dataflow_model.plan.logical.runner import Clock
+from dataflow_model.plan.rewrites.bounded import for_bounded_run
 from dataflow_model.plan.rewrites.rounds import check_interval, in_rounds
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.engine.functions.user_code import exits_reported
@@ -185,7 +186,8 @@ class LocalRunner:
         return LocalResult(Execution.of(plan, wall))
 
     def rewritten(self, plan: Plan) -> Plan:
-        """Return the plan as it is run: in rounds, in microbatch mode."""
+        """Return the plan as it is run: in rounds, in microbatch mode; its tables read once, if it is no stream."""
+        plan = for_bounded_run(plan) if self.checkpoint is None else plan
         return plan if self._interval is None else in_rounds(plan, self._interval)
 
     def _stream(self, plan: Plan, checkpoint: str, until: str | None) -> PipelineResult:

@@ -9,6 +9,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
 from dataflow_model.plan.checks.all_checks import check_sinks
 from dataflow_model.plan.checks.weak import check_weak
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.rewrites.bounded import for_bounded_run
 from dataflow_model.plan.rewrites.rounds import check_interval, in_rounds
 from dataflow_model.runners.engine.functions.user_code import exits_reported
 from dataflow_model.runners.engine.grouping.uncompiled import warn_if_uncompiled
@@ -203,7 +204,8 @@ class SparkRunner:
             return streaming.start(self, cut_into_stages(plan, changing_sides(plan)), until=until)
 
     def rewritten(self, plan: Plan) -> Plan:
-        """Return the plan as it is run: in rounds, in microbatch mode."""
+        """Return the plan as it is run: in rounds, in microbatch mode; its tables read once, if it is no stream."""
+        plan = for_bounded_run(plan) if self.mode == "batch" else plan
         return plan if self.interval is None else in_rounds(plan, self.interval)
 
     def shards(self) -> int:

@@ -281,8 +281,9 @@ class Pipeline:
         if self.runner is None:
             self.runner = self.local_runner()
         rewritten = as_run(self.runner, plan)
-        check_side_inputs(rewritten, in_rounds=rewritten is not plan)
-        check_refinements(rewritten, in_rounds=rewritten is not plan)
+        in_rounds = rewritten.strategies is not plan.strategies
+        check_side_inputs(rewritten, in_rounds=in_rounds)
+        check_refinements(rewritten, in_rounds=in_rounds)
         warn_about_end_times(plan)
         warn_about_sorting(plan)
         return self.runner.run(plan, until=until)

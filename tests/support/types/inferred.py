@@ -82,6 +82,8 @@ def sources(p: dm.Pipeline) -> None:
     assert_type(p | dm.Create([dm.TimestampedValue("a", 1)]), dm.PCollection[str])
     assert_type(p | dm.Create([Flight("UA", 4.0)]), dm.PCollection[Flight])
     assert_type(p | dm.io.ReadParquet("x", event_time="at"), dm.PCollection[Any])
+    again = dm.io.ReadAgain(dm.io.ReadParquet("x", event_time="at").with_output_types(Flight), every=60)
+    assert_type(p | again, dm.PCollection[Flight])
     assert_type(p | dm.io.ReadParquet("x", event_time="at").with_output_types(Flight), dm.PCollection[Flight])
     assert_type(p | dm.io.ReadText("x"), dm.PCollection[str])
     assert_type(p | "labelled" >> dm.io.ReadText("x"), dm.PCollection[str])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.plan.checks.side_panes import replaced_by_newer
+from dataflow_model.plan.checks.side_panes import opens_empty, replaced_by_newer
 from dataflow_model.plan.logical.dropped import DropReason
 from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.runners.engine.collections.sides import (
@@ -148,6 +148,7 @@ class SideJoinMachine(ObjectMachine):
         retracted = retracted_collections(staged.plan)
         self._replaced: list[Replaced] = [replaced_by_newer(staged.plan, side.ref) for _, side in self.sides]
         self._takes_back = [side.ref in retracted for _, side in self.sides]
+        self._opens_empty = [opens_empty(staged.plan, side.ref) for _, side in self.sides]
         self._lateness = int(staged.plan.strategy(node.input).allowed_lateness)
         self._merges = [strategy.window_fn.is_merging for strategy in self._strategies]
         self._depends = any(self._merges)
@@ -194,10 +195,12 @@ class SideJoinMachine(ObjectMachine):
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return the side inputs' watermark at which the next buffered element is ready; none waits for the clock."""
-        ends = [
-            int(self._target(number, *asking).end) for asking in self.state.waiting for number in range(len(self.sides))
+        moments = [
+            self._opening(number, self._target(number, *asking))
+            for asking in self.state.waiting
+            for number in range(len(self.sides))
         ]
-        return min(ends, default=None), None
+        return min(moments, default=None), None
 
     def clocks(self) -> dict[str, Any]:
         """Return nothing, since the clocks are part of the state, which is stored as a whole."""
@@ -339,7 +342,7 @@ class SideJoinMachine(ObjectMachine):
 
     def _perhaps_ready(self) -> Iterable[Asking]:
         """Return the main windows of which buffered elements may have become ready in the current instant."""
-        if self._depends:
+        if self._depends or any(self._opens_empty):
             return list(self.state.waiting)
         passed = self._awaited.take_passed(self.state.watermarks)
         return passed.union(*(self._awaited.of(number, window) for number, window in self._changed))
@@ -359,9 +362,14 @@ class SideJoinMachine(ObjectMachine):
         for number in range(len(self.sides)):
             target = self._target(number, window, arrival)
             side_window = self.state.windows[number].get(target)
-            if (side_window is None or not side_window.has_pane) and self.state.watermarks[number] < int(target.end):
+            has_pane = side_window is not None and side_window.has_pane
+            if not has_pane and self.state.watermarks[number] < self._opening(number, target):
                 return True
         return False
+
+    def _opening(self, number: int, target: Window) -> int:
+        """Return the watermark of a side input from which on one of its windows is known without a pane."""
+        return int(MIN_TIMESTAMP) + 1 if self._opens_empty[number] else int(target.end)
 
     def _target(self, number: int, window: Window, arrival: int) -> Window:
         """Return the side window for elements of a main window that arrived at a watermark.
