@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from dataflow_model.cli.answer import Answer, add_command, import_from_here
+from dataflow_model.cli.answer import Answer, WrongUsage, add_command, import_from_here
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.time import format_instant
 
@@ -32,6 +33,14 @@ def add(commands: Commands) -> None:
         "--drop", action="append", default=[], metavar="LABEL", help="discard this transform's state; may be repeated"
     )
     parser.add_argument(
+        "--rename",
+        action="append",
+        default=[],
+        type=_labels,
+        metavar="OLD=NEW",
+        help="this transform, or all transforms in this composite one, have another label now; may be repeated",
+    )
+    parser.add_argument(
         "--watermark",
         action="append",
         default=[],
@@ -52,17 +61,31 @@ def _label_and_instant(text: str) -> tuple[str, str]:
     return label, instant
 
 
+def _labels(text: str) -> tuple[str, str]:
+    """Split the value of an option at its only equals sign."""
+    old, sign, new = text.partition("=")
+    if not (old and sign and new) or "=" in new:
+        raise argparse.ArgumentTypeError(
+            f"expected OLD=NEW, such as sums=totals, got {text!r}; for labels with an equals sign, call dm.upgrade"
+        )
+    return old, new
+
+
 def _upgrade(options: argparse.Namespace) -> Answer:
     from dataflow_model.runners.operating.upgrading import needs_spark, upgrade
     from dataflow_model.runners.spark.deployment.installation import missing_for_spark
 
     if needs_spark(options.old) and (missing := missing_for_spark()) is not None:
         raise UnsupportedOnRunner(f"upgrade reads Spark's state: {missing.problem}", hint=missing.hint)
+    twice = [old for old, count in Counter(old for old, _ in options.rename).items() if count > 1]
+    if twice:
+        raise WrongUsage(f"--rename gives {twice[0]!r} two labels", hint="give each transform one new label")
     import_from_here()  # what waits in the state may be of classes of the user's
     done = upgrade(
         options.old,
         options.new,
         drop=options.drop,
+        rename=dict(options.rename),
         watermarks=dict(options.watermark),
         trust_checkpoint=options.trust_checkpoint,
     )
@@ -75,6 +98,7 @@ def _upgrade(options: argparse.Namespace) -> Answer:
         "keys": dict(done.keys),
         "buffered": dict(done.waiting),
         "dropped": list(done.dropped),
+        "renamed": dict(done.renamed),
         "watermarks": watermarks,
     }
     return Answer(facts, _lines(done, watermarks, options.old, options.new))
@@ -88,6 +112,7 @@ def _lines(done: Upgraded, watermarks: dict[str, str], old: str, new: str) -> li
     for label, keys in done.keys.items():
         waiting = f", {done.waiting[label]:,} elements buffered" if done.waiting[label] else ""
         lines.append(f"{label}: {keys:,} keys{waiting}{'; discarded' if label in done.dropped else ''}")
+    lines += [f"{new}: was {old}" for old, new in done.renamed.items()]
     lines += [f"{label}: the watermark goes back to {to}" for label, to in watermarks.items()]
     lines.append(f"{new} continues after micro-batch {done.batch} of {old}; start the pipeline with checkpoint={new!r}")
     return lines

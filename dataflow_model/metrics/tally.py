@@ -9,7 +9,7 @@ import attrs
 from dataflow_model.errors import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 BUNDLE_SIZE: Final = "bundle_size"
 ELEMENTS_OUT: Final = "elements_out"
@@ -174,6 +174,12 @@ class Tally:
         part = Tally()
         part.merge(Tally(chosen(self.own), chosen(self.users), chosen(self.slow)))
         return part
+
+    def renamed(self, by_label: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Tally:
+        """Return the counts under other labels, which `by_label` gives to what it gets by label."""
+        renamed = Tally()
+        renamed.merge(Tally(by_label(self.own), by_label(self.users), by_label(self.slow), self.stages))
+        return renamed
 
     def copy(self) -> Tally:
         """Return a copy; safe while another thread is counting."""

@@ -11,6 +11,7 @@ import dataflow_model as dm
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.plan.rewrites.rounds import in_rounds
+from dataflow_model.runners.sharded.checkpoint.renaming import Renames
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
 from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress, read_watermarks
 from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
@@ -22,7 +23,7 @@ from dataflow_model.runners.sharded.outputs.pending import write_pending
 from dataflow_model.runners.sharded.tasks.bound import bound_plan
 from dataflow_model.runners.sharded.tasks.program import Program
 from dataflow_model.runners.sharded.tasks.task import Task
-from dataflow_model.runners.sharded.upgrade.carrying import write_seed
+from dataflow_model.runners.sharded.upgrade.carrying import Wishes, write_seed
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over
@@ -168,14 +169,19 @@ class Run(Streamed):
         return other
 
     def carried_over(
-        self, folder: Path, drop: Collection[str] = (), watermarks: Mapping[str, dm.EventTime] | None = None
+        self,
+        folder: Path,
+        drop: Collection[str] = (),
+        watermarks: Mapping[str, dm.EventTime] | None = None,
+        rename: Mapping[str, str] | None = None,
     ) -> Path:
         """Upgrade the run's checkpoint; it stays as it is."""
         record = self.checkpoint.record
         labels = self.program.shard_ids
         seeds = [read_shard(record, labels, shard, store) for (_, shard), store in self.stores.items()]
         batch = self.offset.batch - 1
-        write_seed(seeds, self.folder, folder, record, batch, self.offset, drop, watermarks)
+        wishes = Wishes(drop, Renames.among(list(record.fingerprint), rename or {}), watermarks or {})
+        write_seed(seeds, self.folder, folder, record, batch, self.offset, wishes)
         return folder
 
     def upgraded(
@@ -184,8 +190,9 @@ class Run(Streamed):
         shards: int,
         drop: Collection[str] = (),
         watermarks: Mapping[str, dm.EventTime] | None = None,
+        rename: Mapping[str, str] | None = None,
     ) -> Run:
         """Return a run that goes on from this one in a directory beside it."""
         folder = self.folder.with_name(f"{self.folder.name}-next")
         shutil.rmtree(folder, ignore_errors=True)
-        return Run(build, self.carried_over(folder, drop, watermarks), self.rows, shards=shards)
+        return Run(build, self.carried_over(folder, drop, watermarks, rename), self.rows, shards=shards)

@@ -182,7 +182,7 @@ class TableStore:
     def _take(self, connection: Connection, run: str, fence: Fence | None) -> str:
         """Lock the run's row and return the last commit; both statements write, so that they wait for the lock."""
         sequencer = 0 if fence is None else fence.sequencer
-        row = {"run": run, "sink": self._sink.label, "sequencer": sequencer, "last_commit": ""}
+        row = {"run": run, "sink": self._mark, "sequencer": sequencer, "last_commit": ""}
         connection.execute(self._insert(self._commits).values(row).on_conflict_do_nothing())
         taken = connection.execute(
             sa.update(self._commits)
@@ -196,7 +196,13 @@ class TableStore:
         return str(last_commit)
 
     def _mine(self, run: str) -> tuple[sa.ColumnElement[bool], ...]:
-        return self._commits.c.run == run, self._commits.c.sink == self._sink.label
+        return self._commits.c.run == run, self._commits.c.sink == self._mark
+
+    @property
+    def _mark(self) -> str:
+        """The label under which the sink notes its commits."""
+        fence = self._sink.fence
+        return self._sink.label if fence is None else fence.mark_of(self._sink.label)
 
     def _table(self, schema: pa.Schema) -> sa.Table:
         columns = columns_of(schema, self._sink.keys, self._sink.label)

@@ -240,4 +240,5 @@ def last_commit(sink: KafkaSink, run_id: str) -> str:
 
 
 def _name(sink: KafkaSink, run_id: str) -> str:
-    return f"dataflow_model-{run_id}-{sink.label}"
+    label = sink.label if sink.fence is None else sink.fence.mark_of(sink.label)
+    return f"dataflow_model-{run_id}-{label}"

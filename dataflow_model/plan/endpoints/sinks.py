@@ -29,12 +29,25 @@ class Fence:
         run_id: the id of the run, which stays the same when it is resumed.
         sequencer: the time of this start, in microseconds since the epoch, or the previous sequencer plus one if that
             is greater.
+        marks: the sinks that have been renamed since the run began, each with the label that it had before, under which
+            it has noted the run's commits.
 
     Source: the MillWheel paper's sequencers, section 5.2.
     """
 
     run_id: str
     sequencer: int
+    marks: tuple[tuple[str, str], ...] = ()
+
+    def mark_of(self, label: str) -> str:
+        """Return the label under which a sink notes the run's commits: the one that it had when the run began.
+
+        Example:
+            >>> fence = Fence("7c1f", 0, marks=(("totals", "sums"),))
+            >>> fence.mark_of("totals"), fence.mark_of("counts")
+            ('sums', 'counts')
+        """
+        return dict(self.marks).get(label, label)
 
     def refusal(self, newer: int, where: str, who: str = "") -> SupersededRun:
         """Return the error for a run that finds a newer sequencer than its own.

@@ -92,6 +92,11 @@ def lifts(staged: StagedPlan, *, streaming: bool, by_instant: bool = False) -> M
     return lifted
 
 
+def may_stay_in_columns(plan: Plan, node: GroupByKeyAndWindow) -> bool:
+    """Return whether a grouping of a stream that keeps its state in columns may do so in a changed pipeline."""
+    return has_one_pane(plan, node) and not node.strategy.retracting
+
+
 def lift_by_elements(node: GroupByKeyAndWindow) -> Lift:
     """Return the lift of a grouping that keeps its state in columns, but no longer gets input in columns."""
     kernel = node.combine.own_kernel
@@ -101,7 +106,7 @@ def lift_by_elements(node: GroupByKeyAndWindow) -> Lift:
 
 def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | None:
     kernel = node.combine.own_kernel
-    if kernel is None or not _suits(plan, node, streaming=streaming):
+    if kernel is None or not (has_one_pane(plan, node) and _suits(node, streaming=streaming)):
         return None
     pairs: ToPairs | None = None
     assigning: list[str] = []
@@ -128,7 +133,7 @@ def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | N
     return Lift(node.label, before.label, pairs.key, pairs.value, kernel, windows=windows)
 
 
-def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
+def has_one_pane(plan: Plan, node: GroupByKeyAndWindow) -> bool:
     """Return whether each window has one pane, with all elements that were on time for it."""
     strategy = node.strategy
     trigger = strategy.trigger
@@ -138,11 +143,15 @@ def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
         and trigger.late is None
         and trigger.percentile == LOW_WATERMARK
     )
+    no_lateness = strategy.allowed_lateness == Duration(0)
+    return plain and no_lateness and plan.late_data_of(strategy) is LateData.DROP
+
+
+def _suits(node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
+    """Return whether its windows and its panes can be columns."""
+    strategy = node.strategy
     return (
-        plain
-        and strategy.allowed_lateness == Duration(0)
-        and strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
-        and plan.late_data_of(strategy) is LateData.DROP
+        strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
         and not strategy.merged
         and not strategy.retracting
         and node.dropped is None

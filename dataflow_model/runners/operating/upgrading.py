@@ -29,6 +29,7 @@ def upgrade(
     new: str | os.PathLike[str],
     *,
     drop: Collection[str] = (),
+    rename: Mapping[str, str] | None = None,
     watermarks: Mapping[str, InstantLike] | None = None,
     spark: SparkSession | None = None,
     trust_checkpoint: bool = False,
@@ -48,6 +49,10 @@ def upgrade(
         new: a directory that does not exist yet, on a file system that the driver and the workers share.
         drop: the labels of transforms whose state may be lost: groupings that no longer exist or have another
             definition, and sources that no longer exist or should start again.
+        rename: new labels of transforms by their old ones, so that they keep their state under another label: of
+            groupings and functions, of sources, which keep their position, and of sinks, which add to their output.
+            The label of a composite transform renames all transforms in it. `drop` and `watermarks` name the old
+            labels.
         watermarks: by label, the watermarks to which sources are moved back, if event times in the far future have
             moved them too far. The transforms that a source feeds follow. Windows that end before that instant stay
             closed. Later ones that were emitted and have expired are opened again by their next element, as new
@@ -60,9 +65,10 @@ def upgrade(
         CheckpointInUse: if the run in `old` is alive.
         CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it was drained, has finished,
             or is in the middle of a commit.
-        InvalidArgument: if `new` exists, if `drop` or `watermarks` names a transform that the old pipeline did not
-            have, for a watermark that is not behind those of the run, or for a URL.
-        InvalidType: if `drop` is a single label, or no collection, or `watermarks` no mapping.
+        InvalidArgument: if `new` exists, if `drop`, `rename` or `watermarks` names a transform that the old pipeline
+            did not have, if two transforms would have one label, for a watermark that is not behind those of the run,
+            or for a URL.
+        InvalidType: if `drop` is a single label, or no collection, or `rename` or `watermarks` no mapping.
         StateCorruption: if the old state is damaged.
         UntrustedCheckpoint: if everybody may write to `old`.
         SinkError: if the new directory cannot be written.
@@ -86,7 +92,8 @@ def upgrade(
         )
     before = checkpoint_path(old)
     check_trust(before, is_trusted=trusts(trust_checkpoint))
-    return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop, watermarks=moved)
+    names = {} if rename is None else rename
+    return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop, rename=names, watermarks=moved)
 
 
 def needs_spark(old: str) -> bool:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.rewrites.lifting import Lift
 
 _HOSTS: Final = {"spark": "SparkRunner", "local": "LocalRunner"}
+_OF_PROGRAM: Final = ("parts", "dataframes", "destinations", "marks", "groupings")
+"""What a record has of the program, apart from the fingerprint, that may differ at a restart."""
 _NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
 """The contents of a Spark checkpoint; without the common part next to them, it belongs to another query."""
 
@@ -83,7 +85,8 @@ class Checkpoint:
         upgraded = self.record.upgraded
         if upgraded is None:
             return None
-        return Seed(str(seed_in(self.common_part)), frozenset(upgraded["known"]), frozenset(upgraded["anew"]))
+        known, anew, renewed = (frozenset(upgraded.get(name, ())) for name in ("known", "anew", "renewed"))
+        return Seed(str(seed_in(self.common_part)), known, anew, renewed)
 
     @property
     def begins(self) -> Offset:
@@ -164,13 +167,9 @@ class Checkpoint:
             dataframes=checkpoint.record.in_order_of(before),
             edition=before.edition,
             upgraded=before.upgraded,
-        )
+        ).with_marks(before.marks)
         record = checkpoint.record
-        is_recorded = (record.parts, record.dataframes, record.destinations) == (
-            before.parts,
-            before.dataframes,
-            before.destinations,
-        )
+        is_recorded = all(getattr(record, name) == getattr(before, name) for name in _OF_PROGRAM)
         if added or not is_recorded:
             checkpoint._write(path)
         return checkpoint

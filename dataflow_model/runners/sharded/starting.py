@@ -68,6 +68,7 @@ def stream_program(
         common=checkpoint.common_part,
         weak=weak,
         edition=checkpoint.record.edition,
+        marks=checkpoint.record.marks,
         folded=folded,
         seed=checkpoint.seed,
         max_state_memory=max_state_memory,

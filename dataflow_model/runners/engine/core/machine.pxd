@@ -21,7 +21,7 @@ cdef class GroupingMachine:
     cdef public Schedule schedule
     cdef public Emission emission
     cdef public OperationLog log
-    cdef public int64_t minus_infinity, infinity, domains, watermark, clock
+    cdef public int64_t minus_infinity, infinity, domains, watermark, clock, closed
     cdef public bint passes_always, closes_always, reopens, merges, spans, rebounded
     cdef public int64_t[::1] sources, replaced
     cdef public int64_t replaced_at
@@ -43,7 +43,7 @@ cdef class GroupingMachine:
 
     @cython.locals(table=CellTable, first=int64_t, slot=int64_t, on_time=cython.bint, index=int64_t)
     cpdef void element(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, int64_t replaces) except *
-    @cython.locals(table=CellTable, slot=int64_t)
+    @cython.locals(table=CellTable, slot=int64_t, is_finished=cython.bint)
     cpdef void retraction(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
     cpdef int drop(self, int64_t row, int64_t reason, int64_t start, int64_t end, int64_t kind) except -1
     @cython.locals(index=int64_t)

@@ -73,6 +73,8 @@ class GroupingMachine:
         possible_splits: the number of elements that begin a merging window so late that an expired one may have
             contained them.
         merging: asks a user's window function how windows merge; `None` if they merge as sessions do.
+        closed: windows that end at this time or before have expired, although the allowed lateness may say otherwise:
+            it was shorter when they did.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class GroupingMachine:
         self.merging: MergeCallbacks | None = None
         self.watermark = minus_infinity
         self.clock = 0
+        self.closed = minus_infinity
         for domain in range(self.domains):
             self.trees.now[domain] = minus_infinity
         self.trees.now[_CLOCK_DOMAIN] = 0
@@ -260,7 +263,7 @@ class GroupingMachine:
         """Incorporate an element into one of its windows, replacing the next `replaces` retracted elements."""
         table, first = self.cells, self.replaced_at
         self.replaced_at += replaces
-        if self.watermark >= self.schedule.expiry(end):
+        if self.watermark >= self.schedule.expiry(end) or end <= self.closed:
             self.drop_replaced(first, start, end, kind)
             self.expired(row, key, start, end, kind, time, self.reopens and replaces == 0)
             return
@@ -288,7 +291,8 @@ class GroupingMachine:
         """Subtract an element without a replacement from one of its windows, which never merge."""
         table = self.cells
         slot = table.find(key, start, end, kind)
-        if self.watermark >= self.schedule.expiry(end) or (slot >= 0 and self.trees.is_finished(slot)):
+        is_finished = slot >= 0 and self.trees.is_finished(slot)
+        if self.watermark >= self.schedule.expiry(end) or end <= self.closed or is_finished:
             self.drop(row, _RETRACTION, start, end, kind)
             return
         if slot < 0:

@@ -226,9 +226,10 @@ class CoreGrouping:
         until = np.cumsum([len(numbers) for numbers in waited], dtype=np.int64)
         return np.array([number for numbers in waited for number in numbers], np.int64), until
 
-    def set_clocks(self, watermark: int, clock: int, percentiles: Sequence[int]) -> None:
-        """Set the clocks, and the percentiles that the trigger waits for."""
+    def set_clocks(self, watermark: int, clock: int, percentiles: Sequence[int], closed: int) -> None:
+        """Set the clocks, the percentiles that the trigger waits for, and up to which end windows have expired."""
         self.machine.set_clocks(watermark, clock)
+        self.machine.closed = closed
         for number, percentile in enumerate(percentiles):
             self.machine.trees.now[CLOCK_DOMAIN + 1 + number] = percentile
 

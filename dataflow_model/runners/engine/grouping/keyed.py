@@ -46,7 +46,7 @@ from dataflow_model.runners.engine.lanes.watermarks import MIN_WATERMARKS, Water
 from dataflow_model.runners.engine.protocol.by_key import NEVER, sorted_by_key
 from dataflow_model.runners.engine.protocol.dropping import Drops
 from dataflow_model.runners.engine.protocol.machine import WithoutState
-from dataflow_model.time import MAX_TIMESTAMP
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneTiming, checked_pairs, encode_key
 
@@ -480,13 +480,16 @@ class CoreMachine(WithoutState):
         """Return the clocks, for `set_clocks`."""
         machine = self._core.machine
         further = self.watermarks.further(self._width)
-        return {"watermark": self.watermarks.low, "clock": int(machine.clock), "percentiles": further}
+        clocks = {"watermark": self.watermarks.low, "clock": int(machine.clock), "percentiles": further}
+        return clocks if machine.closed == MIN_TIMESTAMP else {**clocks, "closed": int(machine.closed)}
 
-    def set_clocks(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
+    def set_clocks(
+        self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = (), closed: int = int(MIN_TIMESTAMP)
+    ) -> None:
         """Set the clocks to what `clocks` returned."""
         self.watermarks = Watermarks.of(watermark, percentiles)
         further = self.watermarks.further(self._width)
-        self._core.set_clocks(watermark, clock, [further[domain] for domain in self._domains])
+        self._core.set_clocks(watermark, clock, [further[domain] for domain in self._domains], closed)
 
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of keys, none of which is settled."""

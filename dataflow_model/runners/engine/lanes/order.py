@@ -40,7 +40,7 @@ from dataflow_model.runners.engine.lanes.order_lanes import OrderLane
 from dataflow_model.values import encode_window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -126,6 +126,34 @@ def label_and_origin(name: str, label: str) -> str:
     """
     start = len(label) + 1
     return name[:start] + original(name[start:])
+
+
+def with_renamed_sources(order: Order, labels: Mapping[str, str]) -> Order:
+    """Return an order, in the input of any stage, whose source has another label.
+
+    Args:
+        order: the order.
+        labels: the new labels by the old ones.
+
+    Example:
+        >>> with_renamed_sources(pass_stages([of_row("rows:a.parquet", 7)], 1)[0], {"rows": "flights"})
+        (1, 'flights:a.parquet', 7, -1)
+    """
+    renamed: Any = tuple(_renamed(part, labels) for part in order)
+    return Order(renamed)
+
+
+def _renamed(part: Any, labels: Mapping[str, str]) -> Any:
+    """Return a part of an order; the only text in it is the name of an origin, which begins with a source's label."""
+    if type(part) is tuple:
+        return tuple(_renamed(inner, labels) for inner in part)
+    if type(part) is not str:
+        return part
+    found = [label for label in labels if part == label or part.startswith(f"{label}:")]
+    if not found:
+        return part
+    label = max(found, key=len)
+    return labels[label] + part[len(label) :]
 
 
 def sequence_of(order: Order) -> int:

@@ -335,6 +335,28 @@ class ColumnarMachine(WithoutState):
                 content, folded = entry
                 self._segments[name] = self._segment(None if content is None else from_ipc(content), folded)
 
+    def open_windows(self) -> dict[tuple[bytes, int, int], tuple[Any, Any, int]]:
+        """Return what is known of each open window: the key, the accumulator, and the number of elements.
+
+        The number is at least the number of accumulators that were folded one by one: how many elements they have is
+        not known.
+        """
+        self._lifetime.set_up()
+        rows: _Folded = {}
+        counts: Counter[tuple[bytes, int, int]] = Counter()
+        for segment in self._segments.values():
+            tables = [] if segment.table is None else self._between(segment.table, self.watermark, int(MAX_TIMESTAMP))
+            for table in tables:
+                ends = self._ends(table).tolist()
+                columns = zip(table["key"].to_pylist(), table["window_start"].to_pylist(), ends, strict=True)
+                for (key, start, end), count in zip(columns, table["count"].to_pylist(), strict=True):
+                    counts[encode_key(key), start, end] += count
+                self._merge_into(rows, self._rows_of(table))
+            folded = _folded_between(segment.folded, self.watermark, int(MAX_TIMESTAMP))
+            counts.update(folded.keys())
+            self._merge_into(rows, folded)
+        return {window: (key, accumulator, counts[window]) for window, (key, accumulator) in rows.items()}
+
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
         """Cut the tables of partials."""
         return partials_of_share(parts, share)

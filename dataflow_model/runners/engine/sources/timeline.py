@@ -23,7 +23,7 @@ from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -165,6 +165,14 @@ class ReplayProgress:
             for label in by_label.keys() - set(labels):
                 del by_label[label]
         self.over &= set(labels)
+
+    def rename(self, new: Callable[[str], str]) -> None:
+        """Give sources other labels; `new` returns the new label of each."""
+        self.reached = {(new(label), origin): tick for (label, origin), tick in self.reached.items()}
+        self.names = {(new(label), origin): names for (label, origin), names in self.names.items()}
+        self.sources = {new(label): progress for label, progress in self.sources.items()}
+        self.last = {new(label): tick for label, tick in self.last.items()}
+        self.over = set(map(new, self.over))
 
     def forget_percentiles(self) -> None:
         """Forget the observations for percentiles of the watermark, if a changed pipeline uses other percentiles."""

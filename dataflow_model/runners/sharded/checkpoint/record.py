@@ -10,6 +10,7 @@ import attrs
 from dataflow_model.plan.checks.sink_directories import change_of_destination, destinations
 from dataflow_model.plan.logical.fingerprint import definitions, fingerprint
 from dataflow_model.plan.logical.state_parts import change_of_parts, parts_of_state
+from dataflow_model.runners.sharded.checkpoint.groupings import groupings_of
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class RunRecord:
         upgraded: for a run that was upgraded from an older one: the `offset` at which the sources start, the
             transforms that continue with their state (`known`), and the sources among them whose watermark starts
             `anew`.
+        groupings: what the state of each grouping means, a `GroupingRecord` by label.
+        marks: the labels under which sinks note their commits, by label, where these differ: upgrades rename sinks.
     """
 
     run_id: str
@@ -55,6 +58,8 @@ class RunRecord:
     columns: dict[str, bool] = attrs.field(factory=dict)
     edition: str = ""
     upgraded: dict[str, Any] | None = None
+    marks: dict[str, str] = attrs.field(factory=dict)
+    groupings: dict[str, dict[str, Any]] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, staged: StagedPlan, shards: int) -> Self:
@@ -70,6 +75,7 @@ class RunRecord:
             parts_of_state(staged),
             [read.label for read in frames if not read.source.is_bounded],
             destinations(staged.whole),
+            groupings=groupings_of(staged.plan),
         )
 
     @classmethod
@@ -86,6 +92,19 @@ class RunRecord:
         """
         fields = read_document(common_part, _NAME)
         return None if fields is None else cls(**fields)
+
+    def with_marks(self, before: Mapping[str, str]) -> Self:
+        """Return the record with the labels under which the sinks note their commits.
+
+        A new sink with the label that another one had before notes them under a label of its own.
+
+        Args:
+            before: the labels so far; those of sinks that no longer exist are ignored.
+        """
+        marks = {label: mark for label, mark in before.items() if label in self.destinations}
+        taken = {label for label in marks.values() if label not in marks}
+        marks |= {label: f"{label}{self.edition}" for label in self.destinations if label in taken}
+        return attrs.evolve(self, marks=marks)
 
     def changed_parts(self, before: Mapping[str, Parts]) -> dict[str, str]:
         """Return how the parts of the state of transforms differ from those in another record, by label.

@@ -10,19 +10,20 @@ import attrs
 from dataflow_model.errors import LOG, DataflowError, PlanWarning, explain
 from dataflow_model.plan.logical.ahead import is_kept
 from dataflow_model.plan.logical.fingerprint import fingerprint
-from dataflow_model.plan.logical.nodes import Read
+from dataflow_model.plan.logical.nodes import Read, Ref
 from dataflow_model.runners.engine.collections.ahead import Ahead
 from dataflow_model.runners.sharded.checkpoint.parts import read_part, write_part
 from dataflow_model.runners.sharded.tasks.unpicklable import unpicklable_ahead
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
+    import pathlib
     from collections.abc import Callable, Mapping
 
-    from dataflow_model.plan.logical.nodes import Ref
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.engine.collections.kept import Kept
     from dataflow_model.runners.reporting import CountedAhead
+    from dataflow_model.runners.sharded.checkpoint.renaming import Renames
 
 AHEAD: Final = "ahead"
 """The folder of the common part of a checkpoint."""
@@ -81,6 +82,26 @@ def ahead_of_stream(common_part: str, staged: StagedPlan, compute: Callable[[], 
     ahead = Ahead(counted=stored.counted, replays=False)
     ahead.add(staged, stored.outputs)
     return ahead
+
+
+def rename_ahead(common_part: pathlib.Path, renames: Renames) -> None:
+    """Give transforms in what a checkpoint holds other labels.
+
+    Args:
+        common_part: the part of the checkpoint that is the same for all hosts.
+        renames: the transforms that get another label.
+    """
+    stored: _Stored | None = read_part(common_part, _NAME) if renames.labels else None
+    if stored is not None:
+        counted = attrs.evolve(
+            stored.counted,
+            counters=renames.by_label(stored.counted.counters),
+            tally=stored.counted.tally.renamed(renames.by_label),
+            watermarks=renames.by_label(stored.counted.watermarks),
+        )
+        outputs = {Ref(renames.new(ref.label), ref.tag): kept for ref, kept in stored.outputs.items()}
+        renamed = _Stored(outputs, counted, renames.lines(stored.lines), renames.by_label(stored.sources))
+        write_part(common_part, _NAME, renamed, sync=True)
 
 
 def _warn_about_clocks(staged: StagedPlan) -> None:

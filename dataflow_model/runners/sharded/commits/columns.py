@@ -19,6 +19,8 @@ from dataflow_model.runners.sharded.checkpoint.parts import read_part, write_par
 from dataflow_model.runners.sharded.commits.progress import read_progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dataflow_model.plan.logical.nodes import Node
     from dataflow_model.plan.logical.stages import StagedPlan
 
@@ -138,15 +140,16 @@ def with_recorded_columns(staged: StagedPlan, directory: str, way_out: str) -> S
     return attrs.evolve(staged, plan=staged.plan.changed(recorded))
 
 
-def carry_columns(old: pathlib.Path, new: pathlib.Path) -> None:
+def carry_columns(old: pathlib.Path, new: pathlib.Path, renamed: Callable[[str], str]) -> None:
     """Copy the columns that were inferred to the checkpoint of a run that continues this one, with any program.
 
     Args:
         old: the common part of the checkpoint of the run.
         new: that of the other one.
+        renamed: returns the new name of a file, since sources may have other labels there.
     """
     for path in (old / _FOLDER).glob("*.pickle"):
         columns = RecordedColumns(str(old), f"{_FOLDER}/{path.name}")
         schema = columns.read()
         if schema is not None and columns.is_inferred:
-            RecordedColumns(str(new), columns.name).write(schema, _CARRIED)
+            RecordedColumns(str(new), f"{_FOLDER}/{renamed(path.name)}").write(schema, _CARRIED)

@@ -109,7 +109,7 @@ def claim_sinks(program: Program, checkpoint: str) -> None:
 
 
 def _compare(program: Program, write: Write, checkpoint: str) -> None:
-    known = write.sink.commits_of(program.run_id)
+    known = fenced(write.sink, program).commits_of(program.run_id)
     number, sequencer = (-1, 0) if program.planned is None else program.planned
     current = commit_id(program, number)
     for commit in known.pending:

@@ -69,6 +69,7 @@ class Program:
         weak: whether sinks that can publish before the micro-batch commits do so.
         fault: the fault that a test injects.
         edition: distinguishes the run's commits from those before an upgrade.
+        marks: the labels under which renamed sinks note their commits; see `Fence`.
         folded: the groupings that keep their state in columns although they get elements.
         seed: the initial state of the shards, if the run was upgraded from an older one.
         ambient: the settings of the program's thread when the run started, which users' functions see in workers.
@@ -91,6 +92,7 @@ class Program:
     weak: bool = False
     fault: Fault = attrs.field(factory=armed)
     edition: str = ""
+    marks: Mapping[str, str] = attrs.field(factory=dict)
     folded: Mapping[str, Lift] = attrs.field(factory=dict)
     seed: Seed | None = None
     ambient: Ambient = attrs.field(factory=Ambient.here)
@@ -114,7 +116,7 @@ class Program:
     @property
     def fence(self) -> Fence | None:
         """The fence of this start of the run; `None` for a bounded job."""
-        return Fence(self.run_id, self.sequencer) if self.sequencer else None
+        return Fence(self.run_id, self.sequencer, tuple(self.marks.items())) if self.sequencer else None
 
     @property
     def followers(self) -> tuple[int, ...]:

@@ -10,15 +10,16 @@ import attrs
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.endpoints.scripts import ScriptSource
-from dataflow_model.plan.logical.fingerprint import changed
 from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Read, Reshuffle
 from dataflow_model.plan.logical.retracted import retracted_collections
+from dataflow_model.plan.rewrites.lifting import may_stay_in_columns
 from dataflow_model.runners.sharded.checkpoint.requests import check_signals, check_written
 from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.upgrade.fates import Outcome, fates_of
 from dataflow_model.runners.sharded.upgrade.seed import Manifest, damaged_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
@@ -34,20 +35,33 @@ def seed_in(common_part: str) -> pathlib.Path:
     return pathlib.Path(common_part, "seed")
 
 
-def upgrade_command(old: str, drop: Iterable[str] = ()) -> str:
+def upgrade_command(old: str, drop: Iterable[str] = (), rename: Mapping[str, str] | None = None) -> str:
     """Return the command that upgrades a checkpoint.
 
+    Args:
+        old: the checkpoint.
+        drop: the transforms whose state may be lost, by their old labels.
+        rename: new labels by the old ones.
+
     Example:
-        >>> upgrade_command("checkpoints/delays", ["the sums"])
-        "dataflow-model upgrade checkpoints/delays checkpoints/delays-2 --drop 'the sums'"
+        >>> upgrade_command("checkpoints/delays", ["the sums"], {"rows": "flights"})
+        "dataflow-model upgrade checkpoints/delays checkpoints/delays-2 --rename rows=flights --drop 'the sums'"
     """
     number = 2
     while pathlib.Path(f"{old}-{number}").exists():
         number += 1
     words = ["dataflow-model", "upgrade", old, f"{old}-{number}"]
+    for label, new in (rename or {}).items():
+        words += ["--rename", f"{label}={new}"]
     for label in drop:
         words += ["--drop", label]
     return shlex.join(words)
+
+
+def _again(manifest: Manifest, drop: Iterable[str]) -> str:
+    """Return the command that upgrades the old checkpoint again, with other state to drop, by its new labels."""
+    old = {new: label for label, new in manifest.labels.items()}
+    return upgrade_command(manifest.old, [old.get(label, label) for label in drop], manifest.renamed)
 
 
 def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) -> RunRecord | None:
@@ -72,58 +86,59 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
     requests = pathlib.Path(common_part, "requests")
     check_written(requests)
     check_signals(requests, manifest.offset.signalled)
-    of_parts = record.changed_parts(manifest.parts)
-    fits = {
-        label
-        for label, definition in manifest.definitions.items()
-        if record.definitions.get(label) == definition and label not in manifest.drop and label not in of_parts
-    }
+    _check_renamed(path, manifest, record)
     _check_scripts(path, manifest, staged)
     _check_watermarks(path, manifest, staged)
-    lost = [label for label in _kept(manifest) if label not in fits and label not in manifest.drop]
+    fates = fates_of(manifest, record)
+    lost = [fate for fate in fates if fate.outcome is Outcome.LOST]
     if lost:
-        lines = [_loss(label, manifest, record, of_parts.get(label)) for label in lost]
         raise CheckpointMismatch(
             f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
-            + "\n  ".join(lines),
+            + "\n  ".join(f"{fate.label!r} {fate.change}; lost: {fate.holds}" for fate in lost),
             hint="keep their labels and definitions; or upgrade again and name the state to discard with --drop:\n  "
-            + upgrade_command(manifest.old, [*manifest.drop, *lost]),
+            + _again(manifest, [*manifest.drop, *(fate.label for fate in lost)]),
         )
+    renewed = {fate.label for fate in fates if fate.outcome is Outcome.CHANGED}
+    fits = renewed | _unchanged(manifest, record)
     _check_retractions(path, manifest, staged, fits)
     sources = {node.label for node in staged.sources}
     # A source whose watermark is estimated differently keeps its position.
     anew = {label for label in sources & fits if record.fingerprint[label] != manifest.fingerprint[label]}
-    return attrs.evolve(
+    adopted = attrs.evolve(
         record,
         run_id=manifest.run_id,
         edition=manifest.edition,
-        columns={label: label in manifest.columns for label in fits if label in manifest.keys and label not in sources},
+        columns=_columns(manifest, staged, fits, renewed),
         upgraded={
             "from": manifest.old,
             "known": sorted(fits),
             "anew": sorted(anew),
+            "renewed": sorted(renewed),
             "offset": _offset(manifest.offset, fits & sources).to_json(),
         },
     )
+    return adopted.with_marks(manifest.marks)
 
 
-def _kept(manifest: Manifest) -> list[str]:
-    """Return the transforms of the old pipeline that have state."""
-    keyed = [label for label in manifest.keys if manifest.keys[label] or manifest.waiting[label]]
-    return [*keyed, *manifest.offset.begun]
+def _unchanged(manifest: Manifest, record: RunRecord) -> set[str]:
+    """Return the transforms whose definition is the same, and whose state may not be lost."""
+    of_parts = record.changed_parts(manifest.parts)
+    same = {label for label, definition in manifest.definitions.items() if record.definitions.get(label) == definition}
+    return same - set(manifest.drop) - of_parts.keys()
 
 
-def _loss(label: str, manifest: Manifest, record: RunRecord, of_parts: str | None) -> str:
-    if label in manifest.keys:
-        state = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} buffered elements"
-    else:
-        rows = manifest.offset.of_source(label).rows_read
-        state = f"its position in the source ({rows:,} rows read)"
-    was, now = manifest.fingerprint[label], record.fingerprint.get(label)
-    if was == now:  # what it gets has changed
-        was, now = manifest.definitions[label], record.definitions[label]
-    change = f"is gone; it was: {was}" if now is None else of_parts or changed(was, now)
-    return f"{label!r} {change}; lost: {state}"
+def _columns(
+    manifest: Manifest, staged: StagedPlan, fits: Collection[str], renewed: Collection[str]
+) -> dict[str, bool]:
+    """Return which groupings that go on keep their state in columns; some of those with changes cannot."""
+    nodes = {node.label: node for node in staged.keyed if node.label in fits and node.label in manifest.keys}
+    return {
+        label: label in manifest.columns
+        and not (
+            label in renewed and isinstance(node, GroupByKeyAndWindow) and not may_stay_in_columns(staged.plan, node)
+        )
+        for label, node in nodes.items()
+    }
 
 
 def _check_retractions(path: str, manifest: Manifest, staged: StagedPlan, fits: Collection[str]) -> None:
@@ -147,7 +162,7 @@ def _check_retractions(path: str, manifest: Manifest, staged: StagedPlan, fits: 
                     f"{node.label!r} would start empty in {path!r}, behind {goes_on[0]!r}, which goes on and retracts "
                     f"what it has emitted before: {node.label!r} would subtract values that it has never had",
                     hint="keep its label and definition; or put it behind a retracting grouping of its own, with a new "
-                    "label; or upgrade again, so that both start empty:\n  " + upgrade_command(manifest.old, drop),
+                    "label; or upgrade again, so that both start empty:\n  " + _again(manifest, drop),
                 )
 
 
@@ -161,6 +176,17 @@ def _retracting(label: str, staged: StagedPlan) -> set[str]:
         elif not isinstance(node, Read):
             retracting.add(producer)
     return retracting
+
+
+def _check_renamed(path: str, manifest: Manifest, record: RunRecord) -> None:
+    """Reject new labels that the pipeline does not have."""
+    unknown = {old: new for old, new in manifest.labels.items() if new not in record.fingerprint}
+    if unknown:
+        pairs = ", ".join(f"{old!r} to {new!r}" for old, new in unknown.items())
+        raise CheckpointMismatch(
+            f"{path!r} was upgraded from {manifest.old!r} with new labels that this pipeline does not have: {pairs}",
+            hint="give the transforms these labels, or upgrade again with the labels that they have",
+        )
 
 
 def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:

@@ -15,7 +15,12 @@ import attrs
 from dataflow_model.plan.logical.nodes import Write
 from dataflow_model.plan.logical.stages import owner_of_cut
 from dataflow_model.runners.engine.lanes.lanes import taken
-from dataflow_model.runners.engine.lanes.order import before_stages, pass_stages, shard_by_order
+from dataflow_model.runners.engine.lanes.order import (
+    before_stages,
+    pass_stages,
+    shard_by_order,
+    with_renamed_sources,
+)
 from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane, Watermarks
 from dataflow_model.runners.engine.machines.shard import least_by_instant
 from dataflow_model.runners.engine.machines.side_join import JoinState
@@ -35,7 +40,9 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.lanes.order import At
     from dataflow_model.runners.engine.machines.shard import StageShard
     from dataflow_model.runners.engine.state.resharding import Share
+    from dataflow_model.runners.sharded.checkpoint.renaming import Renames
     from dataflow_model.runners.sharded.tasks.program import Program
+    from dataflow_model.runners.sharded.upgrade.renewal import Renewal
 
 
 @attrs.define
@@ -75,6 +82,26 @@ class Carried:
             replay=self.replay or ReplayProgress(),
             latest=self.latest,
         )
+
+    def rename(self, renames: Renames) -> None:
+        """Give transforms other labels."""
+        if not renames.labels:
+            return
+        self.positions = renames.by_label(self.positions)
+        self.watermarks = renames.by_label(self.watermarks)
+        self.percentiles = renames.by_label(self.percentiles)
+        self.counters = renames.by_label(self.counters)
+        self.joins = renames.by_label(self.joins)
+        if self.replay is not None:
+            self.replay.rename(renames.new)
+        for number, (depth, waiting) in enumerate(self.waiting):
+            orders = [with_renamed_sources(order, renames.labels) for order in waiting.bundle.orders]
+            bundle = attrs.evolve(waiting.bundle, orders=orders)
+            self.waiting[number] = depth, PackedBundle(renames.cut(waiting.cut), waiting.at, bundle)
+        for join in self.joins.values():
+            for elements in join.waiting.values():
+                for element in elements:
+                    element.order = with_renamed_sources(element.order, renames.labels)
 
     def restrict(
         self, carried: Collection[str], anew: Collection[str], awaited: Sequence[float], before: Sequence[float]
@@ -183,6 +210,7 @@ def share(
     stage: StageShard,
     part: Share,
     entries: Callable[[str], Iterable[Mapping[bytes, Any]]],
+    renewal: Renewal,
 ) -> Delta:
     """Return the state with which a shard of a new run begins, in its durable form.
 
@@ -192,6 +220,7 @@ def share(
         stage: the new machines of the shard.
         part: which shard.
         entries: returns the stored entries of a keyed node, from each old shard that may have entries of this shard.
+        renewal: what has changed in groupings.
     """
     positions = dict(carried.positions)
     latest = carried.latest
@@ -200,8 +229,10 @@ def share(
         if label not in positions:
             (watermarks,) = least_by_instant(program.staged.feeds[label], lanes, 1)
             positions[label] = {"watermark": watermarks.low, "clock": 0 if latest is None else latest[0]}
+    plan = program.staged.plan
+    own = {label: renewal.position(plan, label, positions[label]) for label in stage.machines}
     meta = ShardMeta(
-        positions={label: position for label, position in positions.items() if label in stage.machines},
+        positions={label: dict(position) for label, position in own.items()},
         watermarks=carried.watermarks,
         percentiles=carried.percentiles,
         replay=ReplayProgress() if carried.replay is None or stage.depth > 1 else carried.replay,
@@ -220,7 +251,11 @@ def share(
                 orders = [before_stages(order, depth - 1) for order in waiting.bundle.orders]
                 waiting.bundle.orders = pass_stages(orders, stage.depth - 1)
                 meta.waiting.append(waiting)
-    return Delta(meta, {label: machine.share(entries(label), part) for label, machine in stage.machines.items()})
+    shared = {
+        label: renewal.share(plan, machine, entries(label), part, own[label])
+        for label, machine in stage.machines.items()
+    }
+    return Delta(meta, shared)
 
 
 def _least(least: dict[str, int], values: Mapping[str, int]) -> None:

@@ -14,9 +14,11 @@ from dataflow_model.plan.logical.stages import owner_of_cut
 from dataflow_model.runners.engine.state.resharding import count_keys
 from dataflow_model.runners.runs.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, sync_all, sync_to_disk
+from dataflow_model.runners.sharded.checkpoint.groupings import GroupingRecord
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
 from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, check_present, common_part, written_once
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
+from dataflow_model.runners.sharded.checkpoint.renaming import Renames
 from dataflow_model.runners.sharded.checkpoint.requests import (
     check_signals,
     check_written,
@@ -24,7 +26,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import (
     drain_requests,
     is_drained,
 )
-from dataflow_model.runners.sharded.commits.ahead import AHEAD
+from dataflow_model.runners.sharded.commits.ahead import AHEAD, rename_ahead
 from dataflow_model.runners.sharded.commits.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.commits.progress import WRITTEN, read_progress, write_progress
 from dataflow_model.runners.sharded.commits.restoring import check_progress
@@ -32,6 +34,7 @@ from dataflow_model.runners.sharded.feed.inbox import INBOX
 from dataflow_model.runners.sharded.stages.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
+from dataflow_model.runners.sharded.upgrade.holdings import Holding
 from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_time, format_instant
 
@@ -53,6 +56,8 @@ _ALONG: Final = ("inputs", "collected", "sequencers", AHEAD, SINK_COLUMNS, INBOX
 class Upgraded:
     """The summary of an upgrade.
 
+    All labels are the new ones.
+
     Attributes:
         keys: the number of keys (or of windows of side inputs) of each transform with state.
         waiting: the number of buffered elements of each transform with state, whose instant was not complete.
@@ -60,6 +65,7 @@ class Upgraded:
         dropped: the transforms whose state was dropped at your request.
         watermarks: the watermarks to which sources were moved back at your request.
         batch: the old run's last committed micro-batch, from 0.
+        renamed: the new labels of the transforms that were renamed, by their old ones.
     """
 
     keys: Mapping[str, int]
@@ -68,10 +74,32 @@ class Upgraded:
     dropped: tuple[str, ...]
     batch: int
     watermarks: Mapping[str, EventTime] = attrs.field(factory=dict)
+    renamed: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Wishes:
+    """What the user wants to be changed in the state that is carried over, by the labels of the old pipeline.
+
+    Attributes:
+        drop: the transforms whose state may be lost.
+        renames: the transforms that get another label.
+        watermarks: the watermarks to which sources are moved back.
+    """
+
+    drop: Collection[str] = ()
+    renames: Renames = attrs.field(factory=Renames)
+    watermarks: Mapping[str, EventTime] = attrs.field(factory=dict)
 
 
 def carry_over(
-    old: str, new: str, stopped: StoppedRun, *, drop: Collection[str], watermarks: Mapping[str, InstantLike]
+    old: str,
+    new: str,
+    stopped: StoppedRun,
+    *,
+    drop: Collection[str],
+    rename: object,
+    watermarks: Mapping[str, InstantLike],
 ) -> Upgraded:
     """Carry the state of a stopped run into a new checkpoint; see `upgrade`.
 
@@ -80,6 +108,7 @@ def carry_over(
         new: the new checkpoint.
         stopped: the part of the old checkpoint that belongs to the host of the run.
         drop: the labels of transforms whose state may be lost.
+        rename: new labels of transforms, by their old ones.
         watermarks: the watermarks to which sources are moved back.
     """
     before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
@@ -96,11 +125,13 @@ def carry_over(
     batch, offset = _last_commit(str(old), before, stopped)
     _check_drop(record, offset, drop)
     moved = _moved_back(read_progress(str(common_part(before))).get("watermarks", {}), offset, watermarks)
+    renames = Renames.among(list(record.fingerprint), rename)
+    wishes = Wishes(drop, renames, moved)
     try:
         make_folder(target.parent)
         with working_folder(target) as fresh:
             shards = stopped.shards(batch, record)
-            manifest = write_seed(shards, before, fresh, record, batch, offset, drop, moved)
+            manifest = write_seed(shards, before, fresh, record, batch, offset, wishes)
             sync_all(fresh)
             fresh.replace(target)
         sync_to_disk(target.parent)
@@ -108,8 +139,9 @@ def carry_over(
         raise SinkError(
             f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
         ) from error
-    rows = {label: offset.of_source(label).rows_read for label in offset.begun}
-    return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch, moved)
+    rows = {label: manifest.offset.of_source(label).rows_read for label in manifest.offset.begun}
+    back = renames.by_label(moved)
+    return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch, back, renames.labels)
 
 
 def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, Offset]:
@@ -207,8 +239,7 @@ def write_seed(
     record: RunRecord,
     batch: int,
     offset: Offset,
-    drop: Collection[str],
-    watermarks: Mapping[str, EventTime] | None = None,
+    wishes: Wishes,
 ) -> Manifest:
     """Write the common part of a new checkpoint, in which no run has started, and return its manifest.
 
@@ -219,17 +250,24 @@ def write_seed(
         record: the record of the old run.
         batch: its last committed micro-batch.
         offset: the offset of its sources at that time.
-        drop: the labels of transforms whose state may be lost.
-        watermarks: the watermarks to which sources are moved back.
+        wishes: what the user wants to be changed.
     """
-    old, target = common_part(before), common_part(fresh)
+    old, target, renames = common_part(before), common_part(fresh), wishes.renames
     writer = SeedWriter(seed_in(str(target)))
-    keys = {label: 0 for stage in record.stages for label in stage}
+    drop = sorted(set(map(renames.new, wishes.drop)))
+    keys = {renames.new(label): 0 for stage in record.stages for label in stage}
+    renamed = renames.record(record)
+    groupings = {label: GroupingRecord(**fields) for label, fields in renamed.groupings.items() if label in keys}
+    holdings = dict.fromkeys(groupings, Holding())
     metas: dict[int, dict[int, ShardMeta]] = {}
     for shard in shards:
         metas.setdefault(shard.depth, {})[shard.index] = shard.meta
-        for label, entries in shard.entries.items():
+        positions = renames.by_label(shard.meta.positions)
+        for label, entries in renames.by_label(shard.entries).items():
             keys[label] += count_keys(entries)
+            if label in groupings:
+                watermark = positions.get(label, {}).get("watermark", int(MIN_TIMESTAMP))
+                holdings[label] += Holding.of(groupings[label], entries, watermark)
             if label not in drop:
                 writer.keys(label, shard.index, entries)
     progress = read_progress(str(old))
@@ -238,6 +276,7 @@ def write_seed(
         metas[1] = {0: followed}
     stages = {depth: [of[index] for index in sorted(of)] for depth, of in metas.items()}
     carried = gather(stages, dict(enumerate(record.stages, 1)))
+    carried.rename(renames)
     for label, join in carried.joins.items():
         keys[label] += sum(map(len, join.windows))
     manifest = writer.finish(
@@ -247,30 +286,48 @@ def write_seed(
         edition=f"-{uuid.uuid4().hex[:8]}",
         shards=record.shards,
         batch=batch,
-        fingerprint=record.fingerprint,
-        definitions=record.definitions,
-        parts=record.parts,
+        fingerprint=renamed.fingerprint,
+        definitions=renamed.definitions,
+        parts=renamed.parts,
         percentiles=record.percentiles,
-        columns=[label for label, in_columns in record.columns.items() if in_columns],
+        columns=[label for label, in_columns in renamed.columns.items() if in_columns],
         keys=keys,
         waiting=dict.fromkeys(keys, 0) | _waiting(carried),
-        offset=offset,
-        drop=sorted(set(drop)),
-        watermarks={label: int(to) for label, to in (watermarks or {}).items()},
+        offset=_renamed_offset(offset, renames),
+        drop=drop,
+        watermarks={renames.new(label): int(to) for label, to in wishes.watermarks.items()},
+        renamed=dict(renames.given),
+        labels=dict(renames.labels),
+        marks=renamed.marks,
+        groupings=renamed.groupings,
+        holdings={label: attrs.asdict(holding) for label, holding in holdings.items()},
     )
-    _copy_rest(old, target, drop)
+    _copy_rest(old, target, drop, renames)
     if progress:
-        start = _progress_to_start_from(progress, drop)
+        start = _progress_to_start_from(renames.progress(progress), drop)
         write_progress(str(target), {**start, WRITTEN: written_once(target)})
     return manifest
 
 
-def _copy_rest(old: pathlib.Path, target: pathlib.Path, drop: Collection[str]) -> None:
-    """Copy what a checkpoint contains apart from state and progress; both paths are those of the common parts."""
+def _renamed_offset(offset: Offset, renames: Renames) -> Offset:
+    begun = tuple(map(renames.new, offset.begun))
+    return attrs.evolve(offset, begun=begun, sources=renames.by_label(offset.sources))
+
+
+def _copy_rest(old: pathlib.Path, target: pathlib.Path, drop: Collection[str], renames: Renames) -> None:
+    """Copy what a checkpoint contains apart from state and progress.
+
+    Args:
+        old: the common part of the checkpoint.
+        target: that of the new one.
+        drop: the new labels of the transforms whose state may be lost.
+        renames: the transforms that get another label.
+    """
     for name in _ALONG:
         if (old / name).is_dir():
-            shutil.copytree(old / name, target / name)
-    carry_columns(old, target)
+            renames.copy(old, target, name)
+    rename_ahead(target, renames)
+    carry_columns(old, target, renames.file)
     for label in drop:
         KeptRows(target, label).remove()
         RecordedColumns.of(str(target), label).path.unlink(missing_ok=True)

@@ -16,9 +16,11 @@ import attrs
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.engine.state.resharding import Share
 from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, read_file, write_file
+from dataflow_model.runners.sharded.checkpoint.groupings import GroupingRecord
 from dataflow_model.runners.sharded.checkpoint.parts import as_part, from_part, read_document, write_document
 from dataflow_model.runners.sharded.feed.offsets import Offset
 from dataflow_model.runners.sharded.upgrade.carried import share
+from dataflow_model.runners.sharded.upgrade.renewal import Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,6 +56,10 @@ class Manifest:
         drop: the transforms whose state may be lost.
         checksums: the checksum of each file.
         watermarks: the watermarks to which sources are moved back at the user's request.
+        renamed: what the user has passed as `rename`; all labels in the manifest are the new ones.
+        labels: the new labels of the transforms that were renamed, by the old ones.
+        marks, groupings: see `RunRecord`.
+        holdings: what the state of each grouping holds, a `Holding` by label.
     """
 
     old: str
@@ -72,6 +78,11 @@ class Manifest:
     checksums: dict[str, int]
     parts: dict[str, Parts] = attrs.field(factory=dict)
     watermarks: dict[str, int] = attrs.field(factory=dict)
+    renamed: dict[str, str] = attrs.field(factory=dict)
+    labels: dict[str, str] = attrs.field(factory=dict)
+    marks: dict[str, str] = attrs.field(factory=dict)
+    groupings: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    holdings: dict[str, dict[str, int]] = attrs.field(factory=dict)
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> Self | None:
@@ -122,11 +133,13 @@ class Seed:
         folder: its folder.
         known: the labels of transforms that continue with their state.
         anew: the sources among them whose watermark starts again.
+        renewed: the groupings among them that have another trigger, mode or lateness.
     """
 
     folder: str
     known: frozenset[str]
     anew: frozenset[str] = frozenset()
+    renewed: frozenset[str] = frozenset()
 
     def of_shard(self, program: Program, stage: StageShard, index: int) -> Delta:
         """Return the initial state of a shard of the new run.
@@ -148,7 +161,9 @@ class Seed:
                 if label in self.known and name in manifest.checksums and own_share.meets(shard, manifest.shards):
                     yield self._read(manifest, name)
 
-        return share(carried, program, stage, own_share, entries)
+        before = {label: GroupingRecord(**manifest.groupings[label]) for label in self.renewed}
+        renewal = Renewal(before, frozenset(manifest.columns))
+        return share(carried, program, stage, own_share, entries, renewal)
 
     def of_sources(self, program: Program) -> ShardMeta:
         """Return the initial state of the sources of a new run without keyed stages.

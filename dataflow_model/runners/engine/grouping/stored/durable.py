@@ -21,6 +21,7 @@ from dataflow_model.runners.engine.grouping.core_grouping import CoreGrouping
 from dataflow_model.runners.engine.grouping.keyed import CoreMachine
 from dataflow_model.runners.engine.grouping.stored.joined import Joined
 from dataflow_model.runners.engine.grouping.stored.packing import pack
+from dataflow_model.runners.engine.grouping.stored.renewing import from_windows, renewed
 from dataflow_model.runners.engine.grouping.stored.unpacking import unpack
 from dataflow_model.runners.engine.lanes.lanes import array_of
 from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow
     from dataflow_model.plan.logical.strategy import LateData
     from dataflow_model.runners.engine.core.cells import CellTable
+    from dataflow_model.runners.engine.grouping.stored.packed_form import CellForm
     from dataflow_model.runners.engine.lanes.chunk import Chunk, Produced
     from dataflow_model.runners.engine.lanes.watermarks import Watermarks
     from dataflow_model.runners.engine.state.queues import Dues
@@ -295,6 +297,7 @@ class DurableMachine(CoreMachine):
         self._is_bounded = False
         self._stored = _StoredKeys(compile_tree(node.strategy.trigger).domains)
         self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, takes_back=takes_back)
+        self._new_core = functools.partial(CoreGrouping, node, late_data, takes_back=takes_back)
         self._grouping = self._make()
         super().__init__(
             node,
@@ -380,6 +383,21 @@ class DurableMachine(CoreMachine):
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
         """Return the keys of one shard."""
         return keys_of_share(parts, share)
+
+    def renewed(
+        self, entries: Mapping[bytes, bytes], before: CellForm | None, *, watermark: int, clock: int
+    ) -> dict[bytes, bytes]:
+        """Return the stored keys of the grouping when it had another trigger, mode or lateness as they are now.
+
+        See `renewing`.
+        """
+        return renewed(self._new_core, entries, before, watermark=watermark, clock=clock)
+
+    def from_windows(
+        self, windows: Mapping[tuple[bytes, int, int], tuple[Any, Any, int]], *, watermark: int, clock: int
+    ) -> dict[bytes, bytes]:
+        """Return the stored keys of the grouping when its windows were in columns as they are now; see `renewing`."""
+        return from_windows(self._new_core, windows, watermark=watermark, clock=clock)
 
     def _drop_columns(self) -> None:
         """Discard all cells in columns, and keep the clocks; the table is used again unless it has become large."""

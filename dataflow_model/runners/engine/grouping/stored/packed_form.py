@@ -17,14 +17,15 @@ import numpy as np
 
 from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.moving import read_packed
-from dataflow_model.runners.engine.grouping.kernel_columns import KernelColumns
+from dataflow_model.runners.engine.grouping.kernel_columns import FLOAT, NO_NUMBERS, KernelColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from dataflow_model.runners.engine.grouping.core_grouping import CoreGrouping
+    from dataflow_model.plan.functions.combine import KernelForm
+    from dataflow_model.runners.engine.core.program import TriggerProgram
     from dataflow_model.triggers import TreeState
     from dataflow_model.values import PaneInfo, Window
 
@@ -47,6 +48,7 @@ _CODE_BITS: Final = 2
 _BOUNDS: Final = ((1, -(2**7), 2**7), (2, -(2**31), 2**31))
 CELL_COLUMNS: Final = 11
 """The number of columns of cells before the bits, counters and deadlines of their trigger trees."""
+_BIT_SETS: Final = 3
 STANDING_COLUMNS: Final = 7
 """The number of columns of emitted values before those of kernels."""
 
@@ -149,12 +151,54 @@ def _read_layout(packed: bytes, count: int) -> Layout:
     return Layout(tuple(codes >> _CODE_BITS * at & (1 << _CODE_BITS) - 1 for at in range(count)))
 
 
-def column_counts(core: CoreGrouping, codes: bytes | None) -> tuple[int, int]:
-    """Return the number of columns of cells and of emitted values; `codes` are those of kernels, if there are any."""
-    program = core.program
-    accumulators, outputs = 0, 0
-    if codes is not None:
-        assert core.form is not None, "its accumulators are in columns of kernels"  # noqa: S101 - the plan is the same
-        accumulators, outputs = KernelColumns.counts(core.form, codes.decode())
-    sets = 3 * program.words
-    return CELL_COLUMNS + sets + program.counters + program.deadlines + accumulators, STANDING_COLUMNS + outputs
+# The form of a grouping's state --------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class CellForm:
+    """How many columns the rows of a grouping have: they can be read by one with another trigger.
+
+    Attributes:
+        words, counters, deadlines: those of the trigger; see `TriggerProgram`.
+        kernels: the number of kernels of the combiner; 0 if accumulators are objects.
+        numbers: the number of columns of their accumulators, without the one that notes whether there was an element.
+        compares: whether that one is always there, and not only beside floats.
+    """
+
+    words: int
+    counters: int
+    deadlines: int
+    kernels: int = 0
+    numbers: int = 0
+    compares: bool = False
+
+    @classmethod
+    def of(cls, program: TriggerProgram, form: KernelForm | None) -> CellForm:
+        """Return the form of the state of a grouping.
+
+        Args:
+            program: its trigger.
+            form: how its combiner is computed from kernels; `None` if it is not.
+        """
+        trees = program.words, program.counters, program.deadlines
+        if form is None:
+            return cls(*trees)
+        numbers, _ = KernelColumns.counts(form, NO_NUMBERS * len(form.kernels))
+        return cls(*trees, len(form.kernels), numbers - form.compares, form.compares)
+
+    @property
+    def of_trees(self) -> int:
+        """The number of columns of trigger trees: three sets of places, counters and deadlines."""
+        return _BIT_SETS * self.words + self.counters + self.deadlines
+
+    def counts(self, codes: bytes | None) -> tuple[int, int]:
+        """Return the number of columns of cells and of emitted values.
+
+        Args:
+            codes: the type codes of the kernels; `None` if accumulators are objects.
+        """
+        own, standing = CELL_COLUMNS + self.of_trees, STANDING_COLUMNS
+        if codes is None:
+            return own, standing
+        touched = self.compares or FLOAT in codes.decode()
+        return own + self.numbers + touched, standing + self.kernels + touched

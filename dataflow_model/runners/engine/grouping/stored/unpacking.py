@@ -18,9 +18,9 @@ from dataflow_model.runners.engine.grouping.stored.packed_form import (
     HEADER,
     IN_COLUMNS,
     STANDING_COLUMNS,
+    CellForm,
     KeyObjects,
     Layout,
-    column_counts,
 )
 from dataflow_model.triggers import TreeState
 from dataflow_model.values.pickles import load
@@ -76,25 +76,24 @@ class _Alike:
     indices: NDArray[np.int64]
 
     @classmethod
-    def read(cls, core: CoreGrouping, joined: Joined, indices: NDArray[np.int64], begin: int) -> _Alike:
+    def read(cls, form: CellForm, joined: Joined, indices: NDArray[np.int64], begin: int) -> _Alike:
         """Return a group of the keys at some indices, which are like the first; their states begin at `begin`."""
         stored = joined.entry(indices[0])
         _, flags, count, standing_count = HEADER.unpack_from(stored, begin)
-        kernels = 0 if core.form is None else len(core.form.kernels)
         at = begin + HEADER.size
-        codes = stored[at : at + kernels] if flags & IN_COLUMNS else None
+        codes = stored[at : at + form.kernels] if flags & IN_COLUMNS else None
         at += len(codes or b"")
-        columns, standing_columns = column_counts(core, codes)
+        columns, standing_columns = form.counts(codes)
         standing_at = at + Layout.width(columns)
         rows = standing_at + Layout.width(standing_columns)
-        form = _Form(
+        of_rows = _Form(
             Layout.read(stored[at:standing_at], columns),
             Layout.read(stored[standing_at:rows], standing_columns),
             codes,
         )
-        standing_rows = rows + count * form.cells.row.itemsize
-        rest = standing_rows + standing_count * form.standing.row.itemsize
-        return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest, indices)
+        standing_rows = rows + count * of_rows.cells.row.itemsize
+        rest = standing_rows + standing_count * of_rows.standing.row.itemsize
+        return cls(of_rows, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest, indices)
 
 
 @attrs.frozen(eq=False)
@@ -121,33 +120,48 @@ class _Rows:
         return cls(packed, list(columns), counts, [0, *np.cumsum(counts).tolist()])
 
 
-def unpack(core: CoreGrouping, stored: Joined, begin: int = 0) -> None:
+def unpack(core: CoreGrouping, stored: Joined, begin: int = 0, *, before: CellForm | None = None) -> None:
     """Create the cells of keys, which must have none yet.
 
     Args:
         core: the grouping.
         stored: packed states by encoded key, and bytes before them; a key that is `None` is encoded here.
         begin: the number of bytes before a state.
+        before: the form of the states if the grouping had another trigger: of its trees, only whether they have
+            finished is kept. `None` if it is the same.
     """
     groups_by_form: dict[_Form, list[_Alike]] = {}
-    for group in _groups(core, stored, begin):
+    for group in _groups(before or CellForm.of(core.program, core.form), stored, begin):
         groups_by_form.setdefault(group.form, []).append(group)
     for form, groups in groups_by_form.items():
-        _unpack_form(core, form, stored, groups)
+        _unpack_form(core, form, stored, groups, before)
 
 
-def _groups(core: CoreGrouping, stored: Joined, begin: int) -> Iterator[_Alike]:
+def read_cells(form: CellForm, stored: Joined, begin: int) -> Iterator[tuple[NDArray[np.int64], list[Column]]]:
+    """Yield the cells of keys in columns: the numbers of cells of some keys, and the first `CELL_COLUMNS` columns.
+
+    Args:
+        form: the form of the states.
+        stored: packed states, and bytes before them.
+        begin: the number of bytes before a state.
+    """
+    for group in _groups(form, stored, begin):
+        rows = _read_rows(group.form, stored, [group])[0]
+        yield rows.counts, rows.columns[:CELL_COLUMNS]
+
+
+def _groups(form: CellForm, stored: Joined, begin: int) -> Iterator[_Alike]:
     """Yield keys with the same bytes before their rows; `begin` is the number of bytes before a state."""
     waiting = [np.arange(len(stored))]
     while waiting:
         indices = waiting.pop()
-        length = _Alike.read(core, stored, indices, begin).rows - begin
+        length = _Alike.read(form, stored, indices, begin).rows - begin
         numbers = column(len(indices))
         count = number_alike(stored.whole, column_of(stored.begins[indices] + begin), length, numbers)
         numbered = leading(numbers, len(indices))
         ends = np.cumsum(np.bincount(numbered, minlength=count))
         for alike in np.split(indices[np.argsort(numbered, kind="stable")], ends[:-1]):
-            group = _Alike.read(core, stored, alike, begin)
+            group = _Alike.read(form, stored, alike, begin)
             if group.rows - begin > length:
                 waiting.append(alike)  # only the first of the bytes before their rows have been compared
             else:
@@ -171,11 +185,17 @@ def _numbered(core: CoreGrouping, stored: Joined, group: _Alike) -> tuple[list[i
     return known, objects
 
 
-def _unpack_form(core: CoreGrouping, form: _Form, stored: Joined, groups: Sequence[_Alike]) -> None:
+def _unpack_form(
+    core: CoreGrouping, form: _Form, stored: Joined, groups: Sequence[_Alike], before: CellForm | None
+) -> None:
     """Create the cells of keys of one form."""
     machine = core.machine
     keys, objects_of = _key_numbers(core, stored, groups)
     cells, standing = _read_rows(form, stored, groups)
+    if before is not None:
+        cells = _with_new_trees(cells, before.of_trees, CellForm.of(core.program, core.form).of_trees)
+        for objects in objects_of.values():
+            objects.memory, objects.states = {}, {}
     _renumber_windows(core, objects_of, (cells, standing))
     of_trees = _columns_of_trees(machine.cells)
     opened = _open_cells(core, keys, cells, of_trees)
@@ -216,6 +236,22 @@ def _read_rows(form: _Form, stored: Joined, groups: Sequence[_Alike]) -> tuple[_
         _Rows.read(form.cells, stored, firsts + rows, counts),
         _Rows.read(form.standing, stored, firsts + standing_rows, standing_counts),
     )
+
+
+def _with_new_trees(rows: _Rows, before: int, now: int) -> _Rows:
+    """Return the rows of cells with other trigger trees, of which only whether they have finished is kept.
+
+    Args:
+        rows: the rows.
+        before: the number of columns of their trees.
+        now: that of the new trees.
+    """
+    own, rest = rows.columns[:CELL_COLUMNS], rows.columns[CELL_COLUMNS + before :]
+    finished = rows.columns[CELL_COLUMNS] & 1  # the first set has the places that have finished, the root first
+    nothing = np.zeros_like(finished)
+    columns = [*own, finished, *[nothing] * (now - 1), *rest]
+    packed = column_of(np.concatenate(columns))
+    return _Rows(packed, list(leading(packed, len(packed)).reshape(len(columns), -1)), rows.counts, rows.bounds)
 
 
 def _renumber_windows(core: CoreGrouping, objects_of: Mapping[int, KeyObjects], tables: Iterable[_Rows]) -> None:
