@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(given[:index])
     options.rest = given[index + 1 :]
     if options.rest and not options.takes_rest:
-        options.usage_error(f"`--` and options after it are for `run`, got {' '.join(options.rest)!r}")
+        options.usage_error(f"`--` and options after it are for `run` and `upgrade`, got {' '.join(options.rest)!r}")
     try:
         with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
             answer: Answer = options.command(options)

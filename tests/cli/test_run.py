@@ -102,11 +102,11 @@ def test_arguments_that_make_no_sense_end_with_status_2_and_the_way_out(
     assert not (folder / "cp").exists()
 
 
-def test_only_run_takes_options_after_the_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_commands_take_no_options_after_the_dashes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["prepare-spark", "--", "--day"])
     assert stopped.value.code == 2
-    assert "options after it are for `run`, got '--day'" in capsys.readouterr().err
+    assert "options after it are for `run` and `upgrade`, got '--day'" in capsys.readouterr().err
 
 
 def test_a_pipeline_with_a_runner_of_its_own_is_rejected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import dataflow_model as dm
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.plan.rewrites.rounds import in_rounds
+from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.renaming import Renames
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
 from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress, read_watermarks
@@ -24,6 +25,7 @@ from dataflow_model.runners.sharded.tasks.bound import bound_plan
 from dataflow_model.runners.sharded.tasks.program import Program
 from dataflow_model.runners.sharded.tasks.task import Task
 from dataflow_model.runners.sharded.upgrade.carrying import Wishes, write_seed
+from dataflow_model.runners.sharded.upgrade.fates import fates_of
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.runners.sharded.tasks.rows import Row
+    from dataflow_model.runners.sharded.upgrade.seed import Manifest
 
 
 SHARDS = (0, 1)
@@ -176,12 +179,8 @@ class Run(Streamed):
         rename: Mapping[str, str] | None = None,
     ) -> Path:
         """Upgrade the run's checkpoint; it stays as it is."""
-        record = self.checkpoint.record
-        labels = self.program.shard_ids
-        seeds = [read_shard(record, labels, shard, store) for (_, shard), store in self.stores.items()]
-        batch = self.offset.batch - 1
-        wishes = Wishes(drop, Renames.among(list(record.fingerprint), rename or {}), watermarks or {})
-        write_seed(seeds, self.folder, folder, record, batch, self.offset, wishes)
+        renames = Renames.among(list(self.checkpoint.record.fingerprint), rename or {})
+        self._written(folder, Wishes(drop, renames, watermarks or {}))
         return folder
 
     def upgraded(
@@ -196,3 +195,15 @@ class Run(Streamed):
         folder = self.folder.with_name(f"{self.folder.name}-next")
         shutil.rmtree(folder, ignore_errors=True)
         return Run(build, self.carried_over(folder, drop, watermarks, rename), self.rows, shards=shards)
+
+    def outcomes(self, build: Callable[[dm.Pipeline], Any]) -> dict[str, str]:
+        """Return what would become of the state of each transform in another pipeline."""
+        manifest = self._written(None, Wishes())
+        staged = cut_into_stages(plan_of(build))
+        return {fate.label: fate.outcome.value for fate in fates_of(manifest, RunRecord.of(staged, len(SHARDS)))}
+
+    def _written(self, folder: Path | None, wishes: Wishes) -> Manifest:
+        """Write a seed in a folder, if there is one."""
+        record = self.checkpoint.record
+        seeds = [read_shard(record, self.program.shard_ids, shard, store) for (_, shard), store in self.stores.items()]
+        return write_seed(seeds, self.folder, folder, record, self.offset.batch - 1, self.offset, wishes)

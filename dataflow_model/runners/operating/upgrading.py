@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from dataflow_model.errors import InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan.logical.runner import as_run
 from dataflow_model.runners.local.run_file import HOST
 from dataflow_model.runners.local.stopped import StoppedLocalRun
 from dataflow_model.runners.runs.options import checkpoint_path, trusts
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.runner import Runner
     from dataflow_model.runners.sharded.upgrade.carrying import Upgraded
     from dataflow_model.runners.sharded.upgrade.reading import StoppedRun
     from dataflow_model.time import InstantLike
@@ -26,8 +29,9 @@ if TYPE_CHECKING:
 
 def upgrade(
     old: str | os.PathLike[str],
-    new: str | os.PathLike[str],
+    new: str | os.PathLike[str] | None = None,
     *,
+    pipeline: Program | None = None,
     drop: Collection[str] = (),
     rename: Mapping[str, str] | None = None,
     watermarks: Mapping[str, InstantLike] | None = None,
@@ -39,14 +43,18 @@ def upgrade(
     Each of `SparkRunner` and `LocalRunner` can continue from the other's state. The next run with `checkpoint=new` may
     have other groupings, other sources and another number of shards. Transforms that keep their label and definition
     continue where they were, without loss or repetition; new transforms start with the rows that are read from then on.
-    If state would be lost, that run is rejected when it starts, unless `drop` names the transform.
+    Groupings may have another allowed lateness, trigger or accumulation mode where their state means the same. If state
+    would be lost, that run is rejected when it starts, unless `drop` names the transform. With `pipeline`, it is
+    rejected here, before anything is written; without `new`, what would be lost is only returned.
 
     The old checkpoint is not changed. The new one appears only when it is complete. State that was pickled by
     reference, such as buffered elements of your own classes, is unpickled here, so your modules must be importable.
 
     Args:
         old: the checkpoint of a run that was stopped or killed.
-        new: a directory that does not exist yet, on a file system that the driver and the workers share.
+        new: a directory that does not exist yet, on a file system that the driver and the workers share; `None` to find
+            out what would happen, for which nothing is written.
+        pipeline: the pipeline that will continue.
         drop: the labels of transforms whose state may be lost: groupings that no longer exist or have another
             definition, and sources that no longer exist or should start again.
         rename: new labels of transforms by their old ones, so that they keep their state under another label: of
@@ -64,10 +72,11 @@ def upgrade(
     Raises:
         CheckpointInUse: if the run in `old` is alive.
         CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it was drained, has finished,
-            or is in the middle of a commit.
-        InvalidArgument: if `new` exists, if `drop`, `rename` or `watermarks` names a transform that the old pipeline
-            did not have, if two transforms would have one label, for a watermark that is not behind those of the run,
-            or for a URL.
+            or is in the middle of a commit; if `pipeline` would lose state that `drop` does not name, or cannot
+            continue from there.
+        InvalidArgument: if neither `new` nor `pipeline` is given, if `new` exists, if `drop`, `rename` or `watermarks`
+            names a transform that the old pipeline did not have, if two transforms would have one label, for a
+            watermark that is not behind those of the run, or for a URL.
         InvalidType: if `drop` is a single label, or no collection, or `rename` or `watermarks` no mapping.
         StateCorruption: if the old state is damaged.
         UntrustedCheckpoint: if everybody may write to `old`.
@@ -80,6 +89,11 @@ def upgrade(
         dataflow_model.errors.CheckpointMismatch: 'no/such/checkpoint' contains no checkpoint of a dataflow_model run
         Hint: pass the directory that an earlier run used as checkpoint=
     """
+    if new is None and pipeline is None:
+        raise InvalidArgument(
+            "an upgrade needs the directory of the new checkpoint, or the pipeline that will continue, got neither",
+            hint="pass new='checkpoints/delays-2', or pipeline=p to see what would become of the state",
+        )
     given: object = drop
     if isinstance(given, str | bytes) or not isinstance(given, Collection):
         labels = [given] if isinstance(given, str) else ["delays", "rows"]
@@ -92,8 +106,36 @@ def upgrade(
         )
     before = checkpoint_path(old)
     check_trust(before, is_trusted=trusts(trust_checkpoint))
-    names = {} if rename is None else rename
-    return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop, rename=names, watermarks=moved)
+    return carry_over(
+        before,
+        None if new is None else checkpoint_path(new),
+        _stopped(before, spark),
+        plan=None if pipeline is None else _plan_of(pipeline),
+        drop=drop,
+        rename={} if rename is None else rename,
+        watermarks=moved,
+    )
+
+
+class Program(Protocol):
+    """A pipeline, of which an upgrade needs the plan."""
+
+    runner: Runner | None
+
+    def plan(self) -> Plan:
+        """Return the plan of the transforms that have been applied so far."""
+        ...
+
+
+def _plan_of(pipeline: Program) -> Plan:
+    """Return the plan of a pipeline as its runner runs it."""
+    given: object = pipeline
+    if not callable(getattr(given, "plan", None)):
+        raise InvalidType(
+            f"`pipeline` must be a pipeline, got {given!r}", hint="pass p = dm.Pipeline() with transforms"
+        )
+    plan = pipeline.plan()
+    return plan if pipeline.runner is None else as_run(pipeline.runner, plan)
 
 
 def needs_spark(old: str) -> bool:

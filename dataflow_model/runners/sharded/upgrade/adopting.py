@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
     from dataflow_model.runners.sharded.feed.offsets import Offset
+    from dataflow_model.runners.sharded.upgrade.fates import Fate
 
 
 def seed_in(common_part: str) -> pathlib.Path:
@@ -86,21 +87,12 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
     requests = pathlib.Path(common_part, "requests")
     check_written(requests)
     check_signals(requests, manifest.offset.signalled)
-    _check_renamed(path, manifest, record)
-    _check_scripts(path, manifest, staged)
-    _check_watermarks(path, manifest, staged)
-    fates = fates_of(manifest, record)
+    fates = judged(path, manifest, staged, record)
     lost = [fate for fate in fates if fate.outcome is Outcome.LOST]
     if lost:
-        raise CheckpointMismatch(
-            f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
-            + "\n  ".join(f"{fate.label!r} {fate.change}; lost: {fate.holds}" for fate in lost),
-            hint="keep their labels and definitions; or upgrade again and name the state to discard with --drop:\n  "
-            + _again(manifest, [*manifest.drop, *(fate.label for fate in lost)]),
-        )
+        raise losing(path, manifest, lost)
     renewed = {fate.label for fate in fates if fate.outcome is Outcome.CHANGED}
     fits = renewed | _unchanged(manifest, record)
-    _check_retractions(path, manifest, staged, fits)
     sources = {node.label for node in staged.sources}
     # A source whose watermark is estimated differently keeps its position.
     anew = {label for label in sources & fits if record.fingerprint[label] != manifest.fingerprint[label]}
@@ -118,6 +110,49 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
         },
     )
     return adopted.with_marks(manifest.marks)
+
+
+def judged(path: str, manifest: Manifest, staged: StagedPlan, record: RunRecord) -> list[Fate]:
+    """Return what becomes of the state of each transform.
+
+    Args:
+        path: the new checkpoint.
+        manifest: what was carried over to it.
+        staged: the new run's plan.
+        record: the record of a run that starts without state.
+
+    Raises:
+        CheckpointMismatch: for a pipeline that cannot go on from there, whatever is dropped.
+    """
+    _check_renamed(path, manifest, record)
+    _check_scripts(path, manifest, staged)
+    _check_watermarks(path, manifest, staged)
+    fates = fates_of(manifest, record)
+    if not any(fate.outcome is Outcome.LOST for fate in fates):
+        changed = {fate.label for fate in fates if fate.outcome is Outcome.CHANGED}
+        _check_retractions(path, manifest, staged, changed | _unchanged(manifest, record))
+    return fates
+
+
+def losing(path: str, manifest: Manifest, lost: Collection[Fate]) -> CheckpointMismatch:
+    """Return the error for state that would be lost without the user's consent.
+
+    Args:
+        path: the new checkpoint.
+        manifest: what was carried over to it.
+        lost: what becomes of that state.
+    """
+    return CheckpointMismatch(
+        f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
+        + "\n  ".join(f"{fate.label!r} {fate.change}; lost: {fate.holds}" for fate in lost),
+        hint="keep their labels and definitions; or upgrade again and name the state to discard with --drop:\n  "
+        + command_again(manifest, lost),
+    )
+
+
+def command_again(manifest: Manifest, lost: Iterable[Fate]) -> str:
+    """Return the command that upgrades the old checkpoint again and drops more state."""
+    return _again(manifest, [*manifest.drop, *(fate.label for fate in lost)])
 
 
 def _unchanged(manifest: Manifest, record: RunRecord) -> set[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import CheckpointInUse, CheckpointMismatch, InvalidArgument, SinkError
-from dataflow_model.plan.logical.stages import owner_of_cut
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages, owner_of_cut
 from dataflow_model.runners.engine.state.resharding import count_keys
 from dataflow_model.runners.runs.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, sync_all, sync_to_disk
@@ -32,8 +32,9 @@ from dataflow_model.runners.sharded.commits.progress import WRITTEN, read_progre
 from dataflow_model.runners.sharded.commits.restoring import check_progress
 from dataflow_model.runners.sharded.feed.inbox import INBOX
 from dataflow_model.runners.sharded.stages.stageless import FOLLOWED, followed_in
-from dataflow_model.runners.sharded.upgrade.adopting import seed_in
+from dataflow_model.runners.sharded.upgrade.adopting import command_again, judged, losing, seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
+from dataflow_model.runners.sharded.upgrade.fates import Outcome
 from dataflow_model.runners.sharded.upgrade.holdings import Holding
 from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_time, format_instant
@@ -41,9 +42,11 @@ from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_t
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.tasks.shard_meta import ShardMeta
     from dataflow_model.runners.sharded.upgrade.carried import Carried
+    from dataflow_model.runners.sharded.upgrade.fates import Fate
     from dataflow_model.runners.sharded.upgrade.reading import ShardFound, StoppedRun
     from dataflow_model.runners.sharded.upgrade.seed import Manifest
     from dataflow_model.time import InstantLike
@@ -66,6 +69,8 @@ class Upgraded:
         watermarks: the watermarks to which sources were moved back at your request.
         batch: the old run's last committed micro-batch, from 0.
         renamed: the new labels of the transforms that were renamed, by their old ones.
+        fates: what becomes of the state of each transform, a `Fate` for each, if a pipeline was given.
+        command: the command that drops the state which would be lost, if some would be.
     """
 
     keys: Mapping[str, int]
@@ -75,6 +80,8 @@ class Upgraded:
     batch: int
     watermarks: Mapping[str, EventTime] = attrs.field(factory=dict)
     renamed: Mapping[str, str] = attrs.field(factory=dict)
+    fates: tuple[Fate, ...] = ()
+    command: str = ""
 
 
 @attrs.frozen
@@ -94,9 +101,10 @@ class Wishes:
 
 def carry_over(
     old: str,
-    new: str,
+    new: str | None,
     stopped: StoppedRun,
     *,
+    plan: Plan | None,
     drop: Collection[str],
     rename: object,
     watermarks: Mapping[str, InstantLike],
@@ -105,33 +113,33 @@ def carry_over(
 
     Args:
         old: the old checkpoint.
-        new: the new checkpoint.
+        new: the new checkpoint; `None` if nothing is written.
         stopped: the part of the old checkpoint that belongs to the host of the run.
+        plan: that of the pipeline that will go on; `None` if it is not known yet.
         drop: the labels of transforms whose state may be lost.
         rename: new labels of transforms, by their old ones.
         watermarks: the watermarks to which sources are moved back.
     """
-    before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
+    before = pathlib.Path(old).absolute()
     record = RunRecord.read(str(common_part(before)))
     if record is None:
         raise CheckpointMismatch(
             f"{str(old)!r} contains no checkpoint of a dataflow_model run",
             hint="pass the directory that an earlier run used as checkpoint=",
         )
-    if target.exists():
-        raise InvalidArgument(f"{str(new)!r} already exists", hint="pass a directory that does not exist yet")
-    if target.is_relative_to(before):
-        raise InvalidArgument(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it")
+    target = None if new is None else _target(old, before, new)
     batch, offset = _last_commit(str(old), before, stopped)
     _check_drop(record, offset, drop)
     moved = _moved_back(read_progress(str(common_part(before))).get("watermarks", {}), offset, watermarks)
-    renames = Renames.among(list(record.fingerprint), rename)
-    wishes = Wishes(drop, renames, moved)
+    wishes = Wishes(drop, Renames.among(list(record.fingerprint), rename), moved)
+    if target is None:
+        manifest = write_seed(stopped.shards(batch, record), before, None, record, batch, offset, wishes)
+        return _summary(old, manifest, wishes, plan, may_lose=True)
     try:
         make_folder(target.parent)
         with working_folder(target) as fresh:
-            shards = stopped.shards(batch, record)
-            manifest = write_seed(shards, before, fresh, record, batch, offset, wishes)
+            manifest = write_seed(stopped.shards(batch, record), before, fresh, record, batch, offset, wishes)
+            summary = _summary(str(new), manifest, wishes, plan, may_lose=False)
             sync_all(fresh)
             fresh.replace(target)
         sync_to_disk(target.parent)
@@ -139,9 +147,42 @@ def carry_over(
         raise SinkError(
             f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
         ) from error
+    return summary
+
+
+def _target(old: str, before: pathlib.Path, new: str) -> pathlib.Path:
+    """Return the path of the new checkpoint, which may not exist yet."""
+    target = pathlib.Path(new).absolute()
+    if target.exists():
+        raise InvalidArgument(f"{str(new)!r} already exists", hint="pass a directory that does not exist yet")
+    if target.is_relative_to(before):
+        raise InvalidArgument(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it")
+    return target
+
+
+def _summary(path: str, manifest: Manifest, wishes: Wishes, plan: Plan | None, *, may_lose: bool) -> Upgraded:
+    """Return the summary; raise if a pipeline would lose state without the user's consent, unless `may_lose`."""
+    renames, command = wishes.renames, ""
+    fates: tuple[Fate, ...] = ()
+    if plan is not None:
+        staged = cut_into_stages(plan, changing_sides(plan))
+        fates = tuple(judged(path, manifest, staged, RunRecord.of(staged, manifest.shards)))
+        lost = [fate for fate in fates if fate.outcome is Outcome.LOST]
+        if lost and not may_lose:
+            raise losing(path, manifest, lost)
+        command = command_again(manifest, lost) if lost else ""
     rows = {label: manifest.offset.of_source(label).rows_read for label in manifest.offset.begun}
-    back = renames.by_label(moved)
-    return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch, back, renames.labels)
+    return Upgraded(
+        keys=manifest.keys,
+        waiting=manifest.waiting,
+        rows=rows,
+        dropped=tuple(manifest.drop),
+        batch=manifest.batch,
+        watermarks=renames.by_label(wishes.watermarks),
+        renamed=renames.labels,
+        fates=fates,
+        command=command,
+    )
 
 
 def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, Offset]:
@@ -235,7 +276,7 @@ def _moved_back(
 def write_seed(
     shards: Iterable[ShardFound],
     before: pathlib.Path,
-    fresh: pathlib.Path,
+    fresh: pathlib.Path | None,
     record: RunRecord,
     batch: int,
     offset: Offset,
@@ -246,14 +287,15 @@ def write_seed(
     Args:
         shards: the state of each shard of the old run.
         before: the old checkpoint.
-        fresh: the directory of the new checkpoint.
+        fresh: the directory of the new checkpoint; `None` if only the manifest is wanted.
         record: the record of the old run.
         batch: its last committed micro-batch.
         offset: the offset of its sources at that time.
         wishes: what the user wants to be changed.
     """
-    old, target, renames = common_part(before), common_part(fresh), wishes.renames
-    writer = SeedWriter(seed_in(str(target)))
+    old, renames = common_part(before), wishes.renames
+    target = None if fresh is None else common_part(fresh)
+    writer = SeedWriter(None if target is None else seed_in(str(target)))
     drop = sorted(set(map(renames.new, wishes.drop)))
     keys = {renames.new(label): 0 for stage in record.stages for label in stage}
     renamed = renames.record(record)
@@ -302,6 +344,8 @@ def write_seed(
         groupings=renamed.groupings,
         holdings={label: attrs.asdict(holding) for label, holding in holdings.items()},
     )
+    if target is None:
+        return manifest
     _copy_rest(old, target, drop, renames)
     if progress:
         start = _progress_to_start_from(renames.progress(progress), drop)

@@ -46,6 +46,7 @@ class Fate:
         pending: how many of these are in no pane yet.
         buffered: the number of elements that wait for it.
         rows: the number of rows read, if it is a source.
+        former: the label that it had before, if it was renamed; otherwise empty.
     """
 
     label: str
@@ -57,6 +58,7 @@ class Fate:
     pending: int = 0
     buffered: int = 0
     rows: int | None = None
+    former: str = ""
 
     @property
     def holds(self) -> str:
@@ -80,6 +82,7 @@ def fates_of(manifest: Manifest, record: RunRecord) -> list[Fate]:
         record: the record of the new run.
     """
     of_parts = record.changed_parts(manifest.parts)
+    former = {new: old for old, new in manifest.labels.items()}
     fates = []
     for label in [*manifest.keys, *manifest.offset.begun]:
         outcome, change = _outcome(label, manifest, record, of_parts.get(label))
@@ -95,6 +98,7 @@ def fates_of(manifest: Manifest, record: RunRecord) -> list[Fate]:
                 held.pending,
                 manifest.waiting.get(label, 0),
                 None if label in manifest.keys else manifest.offset.of_source(label).rows_read,
+                former.get(label, ""),
             )
         )
     known = {fate.label for fate in fates}

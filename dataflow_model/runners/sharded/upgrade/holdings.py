@@ -86,8 +86,7 @@ def _of_partials(grouping: GroupingRecord, partials: list[tuple[bytes | None, An
             continue
         table = from_ipc(content)
         starts = column(table, "window_start")
-        by_column = "window_end" in table.column_names
-        is_open = (column(table, "window_end") if by_column else starts + (grouping.length or 0)) > watermark
+        is_open = (column(table, "window_end") if grouping.length is None else starts + grouping.length) > watermark
         codes, distinct = key_codes(table["key"])
         keys = list(map(encode_key, distinct.to_pylist()))
         opened_rows = zip(codes[is_open].tolist(), starts[is_open].tolist(), strict=True)

@@ -101,9 +101,14 @@ class Manifest:
 
 @attrs.define
 class SeedWriter:
-    """Writes a seed, which is complete only when `finish` has written the manifest."""
+    """Writes a seed, which is complete only when `finish` has written the manifest.
 
-    folder: pathlib.Path
+    Attributes:
+        folder: where; `None` if nothing is written, as when only the manifest is wanted.
+        checksums: the checksums of the files so far.
+    """
+
+    folder: pathlib.Path | None
     checksums: dict[str, int] = attrs.field(init=False, factory=dict)
 
     def keys(self, label: str, shard: int, entries: Mapping[bytes, Any]) -> None:
@@ -114,10 +119,13 @@ class SeedWriter:
         """Write the other files, the manifest last."""
         self._write(_CARRIED, carried)
         document = Manifest(checksums=self.checksums, **manifest)
-        write_document(self.folder, _MANIFEST, attrs.asdict(document) | {"offset": document.offset.to_json()})
+        if self.folder is not None:
+            write_document(self.folder, _MANIFEST, attrs.asdict(document) | {"offset": document.offset.to_json()})
         return document
 
     def _write(self, name: str, value: Any) -> None:
+        if self.folder is None:
+            return
         content = as_part(name, value)
         self.checksums[name] = zlib.crc32(content)
         path = self.folder / name
