@@ -84,7 +84,7 @@ def fates_of(manifest: Manifest, record: RunRecord) -> list[Fate]:
     of_parts = record.changed_parts(manifest.parts)
     former = {new: old for old, new in manifest.labels.items()}
     fates = []
-    for label in [*manifest.keys, *manifest.offset.begun]:
+    for label in [*manifest.offset.begun, *manifest.keys]:
         outcome, change = _outcome(label, manifest, record, of_parts.get(label))
         held = Holding(**manifest.holdings.get(label, {}))
         fates.append(
