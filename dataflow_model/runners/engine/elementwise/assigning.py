@@ -42,7 +42,7 @@ def with_windows(node: AssignWindows, flow: Flow) -> Flow:
     needs_pairs = node.strategy.window_fn.needs_pairs
     columns = _columns(node.strategy.window_fn, flow.times, node.label)
     if columns is not None:
-        return Flow(flow.values, flow.causes, flow.times, columns)
+        return Flow(flow.values, flow.causes, flow.times, columns, flow.panes)
     windows: list[tuple[Window, ...]] = []
     for value, time in zip(flow.values, flow.times, strict=True):
         if needs_pairs:
@@ -51,7 +51,7 @@ def with_windows(node: AssignWindows, flow: Flow) -> Flow:
             windows.append(_checked_windows(assign(EventTime(time), value), node))
         except BaseException as error:
             raise user_error(error, node.label, value) from error
-    return Flow(flow.values, flow.causes, flow.times, windows)
+    return Flow(flow.values, flow.causes, flow.times, windows, flow.panes)
 
 
 def with_timestamps(node: AssignTimestamps, flow: Flow) -> Flow:
@@ -63,7 +63,7 @@ def with_timestamps(node: AssignTimestamps, flow: Flow) -> Flow:
         except BaseException as error:
             raise user_error(error, node.label, value) from error
         times.append(checked_move(before, after, node))
-    return Flow(flow.values, flow.causes, Integers(np.array(times, np.int64)), flow.windows)
+    return Flow(flow.values, flow.causes, Integers(np.array(times, np.int64)), flow.windows, flow.panes)
 
 
 def with_pairs(node: ToPairs, flow: Flow) -> Flow:
@@ -71,7 +71,7 @@ def with_pairs(node: ToPairs, flow: Flow) -> Flow:
     if isinstance(flow.values, RowValues) and isinstance(node.key, str) and node.value is not None:
         columns = flow.values.table
         if {node.key, node.value} <= set(columns.column_names):
-            return Flow(Pairs(columns[node.key], columns[node.value]), flow.causes, flow.times, flow.windows)
+            return flow.with_all_values(Pairs(columns[node.key], columns[node.value]))
     key, value = _getter(node.key), _getter(node.value)
     pairs = []
     for element in flow.values:
@@ -79,7 +79,7 @@ def with_pairs(node: ToPairs, flow: Flow) -> Flow:
             pairs.append((key(element), value(element)))
         except BaseException as error:
             raise user_error(error, node.label, element) from error
-    return Flow(pairs, flow.causes, flow.times, flow.windows)
+    return flow.with_all_values(pairs)
 
 
 def _columns(window_fn: WindowFn, times: Sequence[int], label: str) -> Intervals | Overlapping | None:

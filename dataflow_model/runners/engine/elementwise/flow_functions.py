@@ -45,7 +45,7 @@ def map_flow(node: ParDo, flow: Flow) -> Flow:
         for row, (value, time) in enumerate(zip(values, flow.times, strict=True)):
             add_outputs(node, outputs, [value], row, time)
         return outputs[MAIN].flow(flow)
-    return Flow(values, flow.causes, flow.times, flow.windows)
+    return flow.with_all_values(values)
 
 
 def flat_map_flow(node: ParDo, flow: Flow) -> dict[str, Flow]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.runners.engine.lanes.bundle import Bundle
-    from dataflow_model.values import Window
+    from dataflow_model.values import PaneInfo, Window
 
 
 @attrs.define
@@ -28,12 +28,14 @@ class Flow:
         causes: for each element, the index in the incoming bundle of the element that it was made from; ascending.
         times: their event times, in microseconds.
         windows: the windows of each element.
+        panes: the pane of each element; `None` if it is that of the cause.
     """
 
     values: Sequence[Any]
     causes: Sequence[int]
     times: Sequence[int]
     windows: Sequence[tuple[Window, ...]]
+    panes: Sequence[PaneInfo] | None = None
 
     @classmethod
     def of(cls, bundle: Bundle) -> Self:
@@ -42,23 +44,35 @@ class Flow:
 
     @classmethod
     def by_cause(cls, flows: Sequence[Self]) -> Self:
-        """Return the elements of several flows in order of cause, those of one cause in the order of the flows."""
+        """Return the elements of several flows in order of cause, those of one cause in the order of the flows.
+
+        Either all flows have panes of their own, or none has.
+        """
         values: list[Any] = list(itertools.chain.from_iterable(flow.values for flow in flows))
         causes = np.concatenate([array_of(flow.causes) for flow in flows])
         times = np.concatenate([array_of(flow.times) for flow in flows])
         nothing: Sequence[tuple[Window, ...]] = []
         windows = functools.reduce(joined, (flow.windows for flow in flows), nothing)
-        return cls(values, Integers(causes), Integers(times), windows).taken(np.argsort(causes, kind="stable"))
+        no_panes: Sequence[PaneInfo] = []
+        with_panes = [flow.panes for flow in flows if flow.panes is not None]
+        panes = functools.reduce(joined, with_panes, no_panes) if with_panes else None
+        joint = cls(values, Integers(causes), Integers(times), windows, panes)
+        return joint.taken(np.argsort(causes, kind="stable"))
 
     def taken(self, rows: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> Self:
         """Return the elements at these indices, in this order."""
         return self.with_values(taken(self.values, rows), rows)
 
     def with_values(self, values: Sequence[Any], rows: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> Self:
-        """Return new values with the causes, times and windows of the elements at some rows."""
+        """Return new values with the causes, times, windows and panes of the elements at some rows."""
         indices = Integers(rows if isinstance(rows, np.ndarray) else array_of(rows))
         causes = indices if isinstance(self.causes, range) else taken(self.causes, indices)
-        return type(self)(values, causes, taken(self.times, indices), taken(self.windows, indices))
+        panes = None if self.panes is None else taken(self.panes, indices)
+        return type(self)(values, causes, taken(self.times, indices), taken(self.windows, indices), panes)
+
+    def with_all_values(self, values: Sequence[Any]) -> Self:
+        """Return a new value for each element, with its cause, time, windows and pane."""
+        return type(self)(values, self.causes, self.times, self.windows, self.panes)
 
     def apart(self) -> tuple[Sequence[int], Self]:
         """Return the elements once for each of their windows, and the row here of each."""

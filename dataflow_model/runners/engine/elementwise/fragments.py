@@ -7,6 +7,7 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+import attrs
 import numpy as np
 
 from dataflow_model.metrics.collecting import count_emitted, count_received, enter
@@ -20,6 +21,7 @@ from dataflow_model.plan.functions.dofn import (
     SplitFn,
     TimestampedValue,
 )
+from dataflow_model.plan.functions.windowed import BundleFn, InputColumns
 from dataflow_model.plan.logical.graph import outputs_of
 from dataflow_model.plan.logical.nodes import (
     MAIN,
@@ -68,8 +70,8 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.elementwise.answers import Begun
     from dataflow_model.values import PaneInfo
 
-_Metadata = tuple[int, int, tuple[Window, ...], tuple[Any, ...]]
-"""The place of an element's cause, its event time, its windows, and its record id."""
+_Metadata = tuple[int, int, tuple[Window, ...], "PaneInfo | None", tuple[Any, ...]]
+"""The place of an element's cause, its event time, its windows, its pane if it has its own, and its record id."""
 _AROUND: Final = ("start_bundle", "finish_bundle")
 """The methods that are called at the beginning and the end of a bundle."""
 
@@ -179,7 +181,16 @@ class Fragment:
                 count_emitted(node.label, len(output.values))
             for output_tag, output in reversed(outputs.items()):
                 pending += self._steps(Ref(node.label, output_tag), output)
-        return {cut: flows[0] if len(flows) == 1 else Flow.by_cause(flows) for cut, flows in arrived.items()}
+        return {cut: flows[0] if len(flows) == 1 else self._by_cause(flows) for cut, flows in arrived.items()}
+
+    def _by_cause(self, flows: Sequence[Flow]) -> Flow:
+        """Return the elements of several flows in order of cause; see `Flow.by_cause`."""
+        if any(flow.panes is not None for flow in flows):
+            flows = [attrs.evolve(flow, panes=self._panes_of(flow)) for flow in flows]
+        return Flow.by_cause(flows)
+
+    def _panes_of(self, flow: Flow) -> Sequence[PaneInfo]:
+        return _picked(self._root.panes, flow.causes) if flow.panes is None else flow.panes
 
     def _steps(self, ref: Ref, flow: Flow) -> list[tuple[Node, Ref, Flow]]:
         """Return the transforms that take an output, with it, the first one last."""
@@ -211,7 +222,7 @@ class Fragment:
             _own(flow.values),
             _own(flow.times),
             _own(flow.windows),
-            _picked(root.panes, causes),
+            _own(self._panes_of(flow)),
             numbered_by_cause(root.orders, causes),
             _picked(root.produced, causes),
             updates_of(root.updates, causes),
@@ -228,6 +239,8 @@ class Fragment:
             return self._on_columns(node, flow)
         if isinstance(node.fn, SplitFn):
             return {MAIN: self._split(node.fn, node.label, flow)}
+        if isinstance(node.fn, BundleFn):
+            return self._run_bundle(node, node.fn, flow)
         bare = not (node.parameters or node.args or node.kwargs or node.dead_letters)
         if bare and type(node.fn) is FlatMapFn:
             return flat_map_flow(node, flow)
@@ -252,14 +265,34 @@ class Fragment:
         except BaseException as error:
             raise user_error(error, label, pairs[len(parts)]) from error
         in_parts = split(pairs, given if isinstance(given, np.ndarray) else parts)
-        return Flow(in_parts, flow.causes, flow.times, flow.windows)
+        return flow.with_all_values(in_parts)
+
+    def _run_bundle(self, node: ParDo, fn: BundleFn, flow: Flow) -> dict[str, Flow]:
+        """Call a function whose outputs have event times, windows and panes of their own."""
+        if node.side_inputs:
+            _, flow = flow.apart()
+        elements = InputColumns(flow.values, flow.times, flow.windows, self._panes_of(flow))
+        sides = [self._side_values[side] for side in node.side_inputs]
+        with life_cycle(node.label, "run"):
+            outputs = fn.run(elements, sides)
+        causes = flow.causes
+        return {
+            tag: Flow(
+                given.values,
+                given.rows if isinstance(causes, range) else taken(causes, given.rows),
+                given.times,
+                given.windows,
+                given.panes,
+            )
+            for tag, given in outputs.items()
+        }
 
     def _on_columns(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
         with life_cycle(node.label, "start_bundle"):
             node.fn.start_bundle()
         ran = run_on_columns(node, flow.values)
         answered = flow if ran.rows is None else flow.taken(ran.rows)
-        outputs = {MAIN: Flow(ran.values, answered.causes, answered.times, answered.windows)}
+        outputs = {MAIN: answered.with_all_values(ran.values)}
         if node.dead_letters is not None:
             letters = flow.taken([row for row, _ in ran.failed])
             letters.values = [
@@ -282,7 +315,8 @@ class Fragment:
             ids = taken(list(record_ids(self._plan, self._producer, self._root, flow.causes)), rows)
         process = node.fn.process
         values, causes = outputs[MAIN].values, outputs[MAIN].rows
-        metadata = zip(seen.causes, seen.times, seen.windows, ids, strict=False)
+        panes: Iterable[PaneInfo | None] = itertools.repeat(None) if seen.panes is None else seen.panes
+        metadata = zip(seen.causes, seen.times, seen.windows, panes, ids, strict=False)
         bare = not (parameters or node.args or node.kwargs)
         times: list[int] | None = None
         calls = self._calls(node, node.fn, seen, metadata) if isinstance(node.fn, AsyncMapFn) else None
@@ -346,29 +380,32 @@ class Fragment:
         cause: int,
         time: int,
         windows: tuple[Window, ...],
+        pane: PaneInfo | None,
         record_id: tuple[Any, ...],
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return what the user's function gets besides the element."""
         self._record_id = record_id
         kwargs: dict[str, Any] = {}
         for name, parameter in node.parameters.items():
-            kwargs[name] = self._metadata(parameter, value, cause, time, windows)
+            kwargs[name] = self._metadata(parameter, value, cause, time, windows, pane)
         for name, given in node.kwargs.items():
             kwargs[name] = self._argument(given, windows)
         return [self._argument(given, windows) for given in node.args], kwargs
 
-    def _metadata(self, name: str, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> Any:
+    def _metadata(
+        self, name: str, value: Any, cause: int, time: int, windows: tuple[Window, ...], pane: PaneInfo | None
+    ) -> Any:
         match name:
             case "timestamp":
                 return EventTime(time)
             case "window":
                 return windows[0]
             case "pane":
-                return self._of_root.panes[cause]
+                return self._of_root.panes[cause] if pane is None else pane
             case "key":
                 return value[0]
             case "trigger":
-                return self._of_root.panes[cause].trigger
+                return (self._of_root.panes[cause] if pane is None else pane).trigger
             case "production_time":
                 return ProcessingTime(self._of_root.produced[cause])
             case "watermark_percentile":

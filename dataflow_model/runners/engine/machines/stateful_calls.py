@@ -16,6 +16,7 @@ from dataflow_model.plan.functions.parameters import EXPIRY_METADATA, METADATA, 
 from dataflow_model.plan.functions.state import CombiningStateSpec, WatermarkSpec
 from dataflow_model.plan.functions.state_handles import Timer, Watermark, WatermarkHold
 from dataflow_model.plan.functions.state_journal import StateJournal
+from dataflow_model.plan.functions.windowed import WindowedOutput
 from dataflow_model.plan.logical.nodes import MAIN, SideInput
 from dataflow_model.runners.engine.core.calls import CurrentCall, ElementCalls
 from dataflow_model.runners.engine.functions.lifetimes import Lifetime, tear_down_all
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.logical.nodes import ParDo
     from dataflow_model.runners.engine.lanes.order import Cause, Order
-    from dataflow_model.values import Window
+    from dataflow_model.values import PaneInfo, Window
 
 _EVENT: Final = TimeDomain.EVENT_TIME
-_Output: TypeAlias = tuple[str, Any, int, bool]
-"""An output: its tag, its value, its event time, and whether it is a retraction."""
+_Placement: TypeAlias = "tuple[tuple[Window, ...], PaneInfo]"
+"""The windows and the pane of an output that has its own."""
+_Output: TypeAlias = "tuple[str, Any, int, bool, _Placement | None]"
+"""An output: its tag, its value, its event time, whether it is a retraction, and its own windows and pane, if any."""
 _METADATA: Final[Mapping[str, Callable[[Call], Any]]] = {
     "fire_timestamp": operator.attrgetter("fired_at"),
     "is_retraction": operator.attrgetter("is_retraction"),
@@ -318,7 +321,7 @@ class UserCalls:
             )
             raise user_error(problem, node.label, value) from journal.uncopied
         journal.undo()
-        self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time, False)], call)
+        self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time, False, None)], call)
 
     def fire(self, name: str, tag: str, fire_time: int) -> None:
         """Call the function of a timer."""
@@ -338,12 +341,15 @@ class UserCalls:
             self.elements.has_begun = False
             with life_cycle(self._node.label, "finish_bundle"):
                 outputs = listed(self._node.fn.finish_bundle(), self._node.label, FINISH_HINT)
-            if outputs:
+            plain = [output for output in outputs if not isinstance(_untagged(output), WindowedOutput)]
+            if plain:
                 raise InvalidType(
                     f"{self._node.label!r} is stateful, so its outputs must belong to a key and a window, "
-                    f"got {outputs[0]!r} from finish_bundle",
+                    f"got {plain[0]!r} from finish_bundle",
                     hint="emit outputs in process, when a timer fires, or in on_window_expiry",
                 )
+            if outputs:
+                self._file(self._checked(outputs, self.call), self.call)
         self._emissions.end()
         output, self._output = self._output, {}
         return output
@@ -423,6 +429,10 @@ class UserCalls:
             tag, value, at = MAIN, result, call.time
             if isinstance(value, TaggedOutput):
                 tag, value = value.tag, value.value
+            if isinstance(value, WindowedOutput):
+                check_tag(tag, self._tags, self._node.label)
+                filed.append((tag, value.value, value.time, False, (value.windows, value.pane)))
+                continue
             if isinstance(value, TimestampedValue):
                 at, value = int(value.event_time), value.value
             is_retraction = isinstance(value, Retract)
@@ -442,20 +452,21 @@ class UserCalls:
                     hint="declare how far back outputs may be with dm.ParDo(…).late_data_horizon('1 hour'), or set "
                     "the timer with output_timestamp=…",
                 )
-            filed.append((tag, value, at, is_retraction))
+            filed.append((tag, value, at, is_retraction, None))
         return filed
 
     def _file(self, filed: list[_Output], call: Call) -> None:
-        emissions, windows = self._emissions, (call.window,)
+        emissions, own_windows = self._emissions, (call.window,)
         if self.timer is not None:
             emissions.of_timer(*self.timer)
         else:
             if not isinstance(self._orders, list):
                 self._orders = list(self._orders)  # one after the other, which lanes are slow at
             emissions.of_element(self._orders[call.row])
-        pane = NO_FIRING if self._retracts else call.pane  # a retraction has everything that its value had
+        own_pane = NO_FIRING if self._retracts else call.pane  # a retraction has everything that its value had
         emission: Order | None = None  # identifies the call from its first retraction on
-        for tag, value, at, is_retraction in filed:
+        for tag, value, at, is_retraction, placement in filed:
+            windows, pane = (own_windows, own_pane) if placement is None else placement
             order = emissions.next()
             if is_retraction and emission is None:
                 emission = order
@@ -464,3 +475,7 @@ class UserCalls:
             if bundle is None:
                 bundle = self._output[tag] = Bundle()
             bundle.append(value, at, windows, pane, order, call.clock, update)
+
+
+def _untagged(output: Any) -> Any:
+    return output.value if isinstance(output, TaggedOutput) else output
