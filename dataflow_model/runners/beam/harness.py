@@ -1,0 +1,282 @@
+"""Beam's operations of one stage, run in the process of the engine: the only module that imports Beam's workers.
+
+Elements go in and out as Beam's windowed values, which are not encoded. What Beam's workers ask a runner for, side
+inputs and state, is answered with objects too.
+"""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from apache_beam import pvalue
+from apache_beam.internal import pickler
+from apache_beam.metrics.execution import MetricsContainer
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
+from apache_beam.runners import common
+from apache_beam.runners.worker import bundle_processor, operation_specs, operations, sideinputs, statesampler
+from apache_beam.transforms import core
+from apache_beam.utils import counters, proto_utils
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_NO_METRICS: Final = MetricsContainer("")
+_PAR_DO: Final[str] = common_urns.primitives.PAR_DO.urn
+
+
+@attrs.frozen
+class StageSpec:
+    """What a stage consists of: functions that run one after the other on the elements of a bundle.
+
+    Attributes:
+        label: its label in the plan.
+        descriptor: the transforms by name, with their collections and coders, as Beam's workers get them.
+        input: the id of the collection that it reads.
+        outputs: the ids of the collections that are read behind it.
+        sides: its side inputs, each by the name of a transform and a tag.
+        stateful: the name of the transform that has state or timers, which reads the input; `None` without any.
+    """
+
+    label: str
+    descriptor: bytes = attrs.field(repr=False)
+    input: str
+    outputs: tuple[str, ...]
+    sides: tuple[tuple[str, str], ...] = ()
+    stateful: str | None = None
+
+
+class SideReader:
+    """Answers what Beam's workers ask about side inputs: a `CachingStateHandler` that encodes nothing.
+
+    Attributes:
+        look_ups: for each side input, a function from the window of a main element to the elements of the side input.
+        window: that window, which is ours.
+        key_coders: the coders of the keys of side inputs that are looked up by key.
+    """
+
+    def __init__(self) -> None:
+        self.look_ups: dict[tuple[str, str], Callable[[Any], list[Any]]] = {}
+        self.window: Any = None
+        self.key_coders: dict[tuple[str, str], Any] = {}
+        self._by_key: dict[tuple[str, str, bytes], tuple[Any, dict[bytes, tuple[Any, list[Any]]]]] = {}
+
+    def blocking_get(self, state_key: Any, coder: Any) -> Any:
+        """Return the elements of a side input, or those with a key."""
+        del coder  # nothing is encoded
+        kind = state_key.WhichOneof("type")
+        asked = getattr(state_key, kind)
+        elements = self.look_ups[asked.transform_id, asked.side_input_id](self.window)
+        if kind == "iterable_side_input":
+            return elements
+        by_key = self._grouped((asked.transform_id, asked.side_input_id), asked.window, elements)
+        return by_key.get(asked.key, (None, []))[1]
+
+    def _grouped(
+        self, side: tuple[str, str], window: bytes, pairs: list[tuple[Any, Any]]
+    ) -> dict[bytes, tuple[Any, list[Any]]]:
+        known = self._by_key.get((*side, window))
+        if known is None or known[0] is not pairs:
+            encode = self.key_coders[side].encode_nested
+            by_key: dict[bytes, tuple[Any, list[Any]]] = {}
+            for key, value in pairs:
+                by_key.setdefault(encode(key), (key, []))[1].append(value)
+            known = self._by_key[(*side, window)] = pairs, by_key
+        return known[1]
+
+
+class Operations:
+    """Beam's operations of one stage.
+
+    Args:
+        spec: the stage.
+        states: creates what answers for state and timers, which a stateful stage needs.
+
+    Attributes:
+        sides: answers for side inputs.
+        buffers: the outputs so far, by the id of the collection.
+        input_coder, output_coders: Beam's coders of windowed elements.
+        receive: processes an element.
+    """
+
+    def __init__(self, spec: StageSpec, states: Callable[[], Any] | None = None) -> None:
+        self._spec = spec
+        self.sides = SideReader()
+        self._counters = counters.CounterFactory()
+        self._sampler = statesampler.StateSampler(spec.label, self._counters)
+        self._descriptor = beam_fn_api_pb2.ProcessBundleDescriptor.FromString(spec.descriptor)
+        self._factory = bundle_processor.BeamTransformFactory(
+            frozenset(), self._descriptor, None, self._counters, self._sampler, self.sides, None
+        )
+        self._states = states
+        self.buffers: dict[str, list[Any]] = {pcoll: [] for pcoll in spec.outputs}
+        self._sinks: list[Any] = []
+        self._operations: dict[str, Any] = {}
+        self._readers = self._find_readers()
+        first = [self._operation(name) for name in self._readers[spec.input]]
+        for name in self._descriptor.transforms:
+            self._operation(name)
+        if spec.input in self.buffers:
+            first.append(self._sink(spec.input))
+        self._in_order = list(self._operations.values())  # each after those that it feeds
+        for operation in (*self._sinks, *self._in_order):
+            operation.setup()
+        self.input_coder = self._factory.get_windowed_coder(spec.input)
+        self.output_coders = {pcoll: self._factory.get_windowed_coder(pcoll) for pcoll in spec.outputs}
+        for transform, tag in spec.sides:
+            coder = self._factory.get_windowed_coder(self._descriptor.transforms[transform].inputs[tag])
+            if coder.wrapped_value_coder.is_kv_coder():
+                self.sides.key_coders[transform, tag] = coder.wrapped_value_coder.key_coder()
+        self._source = operations.ConsumerSet.create(self._counters, "input", 0, first, self.input_coder, None, None)
+        self.receive: Callable[[Any], None] = self._source.receive
+        self._context: Any = None
+
+    def begin(self) -> None:
+        """Begin a bundle."""
+        statesampler.set_current_tracker(self._sampler)
+        self._context = bundle_processor.ExecutionContext(instruction_id=self._spec.label)
+        for operation in self._in_order:
+            operation.execution_context = self._context
+            operation.start()
+
+    def finish(self) -> None:
+        """End the bundle, and process what splittable functions have deferred, until nothing is left."""
+        self._finish()
+        while deferred := self._context.delayed_applications:
+            self.begin()
+            for operation, application in deferred:
+                operation.process(application.residual_value)
+            self._finish()
+
+    def _finish(self) -> None:
+        self._source.flush()
+        for operation in reversed(self._in_order):
+            operation.finish()
+        functions = [each for each in self._in_order if isinstance(each, operations.DoOperation)]
+        for operation in functions:
+            if operation.needs_finalization():
+                operation.finalize_bundle()
+        for operation in functions:
+            counted, operation.metrics_container = operation.metrics_container, _NO_METRICS
+            operation.reset()  # which would reset the metrics too
+            operation.metrics_container = counted
+
+    def fire(self, family: str, timer: Any) -> None:
+        """Run the function of a timer of the stateful transform."""
+        self._operations[str(self._spec.stateful)].process_timer(family, timer)
+
+    def monitoring_infos(self) -> list[Any]:
+        """Return what has been counted, in Beam's form."""
+        infos: dict[Any, Any] = {}
+        for name, operation in self._operations.items():
+            infos.update(operation.monitoring_infos(name, dict(self._descriptor.transforms[name].outputs)))
+        return list(infos.values())
+
+    def tear_down(self) -> None:
+        """Tear down the functions."""
+        for operation in self._in_order:
+            operation.teardown()
+
+    def _find_readers(self) -> Mapping[str, list[str]]:
+        """Return the transforms that read each collection, apart from those that read it as a side input."""
+        readers: dict[str, list[str]] = defaultdict(list)
+        for name, transform in self._descriptor.transforms.items():
+            for tag, pcoll in transform.inputs.items():
+                if (name, tag) not in self._spec.sides:
+                    readers[pcoll].append(name)
+        return readers
+
+    def _operation(self, name: str) -> Any:
+        """Return the operation of a transform, after those of the transforms that read its outputs."""
+        if name not in self._operations:
+            transform = self._descriptor.transforms[name]
+            receivers: dict[str, list[Any]] = {}
+            for tag, pcoll in transform.outputs.items():
+                receivers[tag] = [self._operation(reader) for reader in self._readers[pcoll]]
+                if pcoll in self.buffers:
+                    receivers[tag].append(self._sink(pcoll))
+            create = self._stateful if name == self._spec.stateful else self._factory.create_operation
+            self._operations[name] = create(name, receivers)
+        return self._operations[name]
+
+    def _sink(self, pcoll: str) -> Any:
+        """Return the operation that keeps the elements of an output."""
+        spec = operation_specs.WorkerInMemoryWrite(
+            output_buffer=self.buffers[pcoll], write_windowed_values=True, input=None, output_coders=[]
+        )
+        sink = operations.InMemoryWriteOperation(common.NameContext("sink"), spec, self._counters, self._sampler)
+        self._sinks.append(sink)
+        return sink
+
+    def _stateful(self, name: str, receivers: Mapping[str, list[Any]]) -> Any:
+        """Return the operation of the stateful transform, whose state and timers are the engine's."""
+        transform, factory = self._descriptor.transforms[name], self._factory
+        payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
+        input_coders = factory.get_input_coders(transform)
+        sides = sorted(payload.side_inputs.items(), key=lambda side: sideinputs.get_sideinput_index(side[0]))
+        side_maps = [
+            bundle_processor.StateBackedSideInputMap(
+                self.sides, name, tag, pvalue.SideInputData.from_runner_api(side, factory.context), input_coders[tag]
+            )
+            for tag, side in sides
+        ]
+        fn = core.DoFnInfo.from_runner_api(payload.do_fn, factory.context).serialized_dofn_data()
+        data = pickler.loads(fn)
+        if not data[-1]:  # its windowing
+            strategy = self._descriptor.pcollections[self._spec.input].windowing_strategy_id
+            fn = pickler.dumps((*data[:-1], factory.context.windowing_strategies.get_by_id(strategy)))
+        tags = list(transform.outputs)
+        output_coders = factory.get_output_coders(transform)
+        spec = operation_specs.WorkerDoFn(
+            serialized_fn=fn,
+            output_tags=tags,
+            input=None,
+            side_inputs=None,
+            output_coders=[output_coders[tag] for tag in tags],
+        )
+        assert self._states is not None  # noqa: S101 - whoever runs a stateful stage has state
+        operation = operations.DoOperation(
+            common.NameContext(transform.unique_name, name),
+            spec,
+            self._counters,
+            self._sampler,
+            side_maps,
+            self._states(),
+        )
+        return factory.augment_oldstyle_op(operation, transform.unique_name, receivers, tags)
+
+
+@functools.cache
+def known_urns() -> frozenset[str]:
+    """Return the kinds of transforms that Beam's Python workers can run."""
+    return frozenset(bundle_processor.BeamTransformFactory._known_urns)  # noqa: SLF001 - there is no other list
+
+
+def key_coder(coder: Any) -> Any:
+    """Return the coder of the keys of pairs, given the coder of the pairs."""
+    if type(coder).__name__ == "LengthPrefixCoder":
+        coder = coder.value_coder()
+    return coder.key_coder() if coder.is_kv_coder() else core.coders.FastPrimitivesCoder()
+
+
+def is_urn_of_functions(urn: str) -> bool:
+    """Return whether a transform of this kind runs a `DoFn`.
+
+    Example:
+        >>> is_urn_of_functions("beam:transform:pardo:v1"), is_urn_of_functions("beam:transform:flatten:v1")
+        (True, False)
+    """
+    parts = common_urns.sdf_components
+    return urn in {
+        _PAR_DO,
+        parts.PAIR_WITH_RESTRICTION.urn,
+        parts.SPLIT_AND_SIZE_RESTRICTIONS.urn,
+        parts.TRUNCATE_SIZED_RESTRICTION.urn,
+        parts.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn,
+    }

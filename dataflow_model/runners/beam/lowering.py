@@ -1,0 +1,288 @@
+"""A pipeline of Beam's as a plan: each of its parts is one node or a few."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from apache_beam import CombineFn as BeamsCombineFn
+from apache_beam import DoFn as BeamsDoFn
+from apache_beam.internal import pickler
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners import pipeline_context
+from apache_beam.transforms import core
+from apache_beam.utils import proto_utils
+
+from dataflow_model.plan.endpoints.sources import ElementsSource
+from dataflow_model.plan.functions.combine import CombineFn
+from dataflow_model.plan.functions.dofn import MapFn
+from dataflow_model.plan.logical.graph import Plan
+from dataflow_model.plan.logical.nodes import (
+    MAIN,
+    Flatten,
+    GroupByKeyAndWindow,
+    Node,
+    ParDo,
+    Read,
+    Ref,
+    Reshuffle,
+    SideInput,
+)
+from dataflow_model.runners.beam import phases
+from dataflow_model.runners.beam.harness import StageSpec, is_urn_of_functions, key_coder
+from dataflow_model.runners.beam.phases import Fused, Step, parts_of
+from dataflow_model.runners.beam.scripts import script_of
+from dataflow_model.runners.beam.stages import BundledStageFn, StageFn
+from dataflow_model.runners.beam.stateful import SIDE, StatefulStageFn
+from dataflow_model.runners.beam.strategies import strategy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
+
+_PRECOMBINE: Final[str] = common_urns.combine_components.COMBINE_PER_KEY_PRECOMBINE.urn
+
+
+def lower(pipeline: Any, run: str, *, is_drain: bool = False) -> Plan:
+    """Return the plan of a pipeline.
+
+    The labels are Beam's names of the transforms, since state is kept under them: a stage has that of its first one.
+
+    Args:
+        pipeline: Beam's description of it, which has been checked.
+        run: the id of the run, under which the stages are found that run in this process.
+        is_drain: whether restrictions of splittable functions are truncated.
+
+    Raises:
+        UnsupportedOnRunner: for a part that cannot be run, with its label and a way out.
+    """
+    return _Lowering(pipeline, run, is_drain=is_drain).plan()
+
+
+class _Keys:
+    """A function on keys, with Beam's coder: two keys are equal if their encodings are.
+
+    Args:
+        coder: the coder.
+    """
+
+    def __init__(self, coder: Any) -> None:
+        self._coder = coder
+        self._fn: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_coder": self._coder, "_fn": None}
+
+
+class EncodeKey(_Keys):
+    """Encodes the key of a pair."""
+
+    def __call__(self, pair: Any) -> tuple[bytes, Any]:
+        """Return the pair with an encoded key."""
+        if self._fn is None:
+            self._fn = self._coder.get_impl().encode
+        key, value = pair
+        return self._fn(key), value
+
+
+class DecodeKey(_Keys):
+    """Decodes the key of a pair."""
+
+    def __call__(self, pair: tuple[bytes, Any]) -> tuple[Any, Any]:
+        """Return the pair with its key."""
+        if self._fn is None:
+            self._fn = self._coder.get_impl().decode
+        return self._fn(pair[0]), pair[1]
+
+
+class BeamCombineFn(CombineFn[Any, Any, Any]):
+    """A combiner of Beam's or of one of its users.
+
+    Args:
+        fn: the combiner.
+    """
+
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+
+    def title(self) -> str:
+        """Return what explanations call it."""
+        return type(self.fn).__name__
+
+    def setup(self) -> None:
+        """Set it up."""
+        self.fn.setup()
+
+    def create_accumulator(self) -> Any:
+        """Return an accumulator without inputs."""
+        return self.fn.create_accumulator()
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """Return the accumulator with an input."""
+        return self.fn.add_input(accumulator, element)
+
+    def merge_accumulators(self, accumulators: Any) -> Any:
+        """Return one accumulator in place of several."""
+        return self.fn.merge_accumulators(accumulators)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        """Return the output."""
+        return self.fn.extract_output(accumulator)
+
+    def teardown(self) -> None:
+        """Tear it down."""
+        self.fn.teardown()
+
+
+class _Lowering:
+    def __init__(self, pipeline: Any, run: str, *, is_drain: bool) -> None:
+        self._parts = parts_of(pipeline, is_drain=is_drain)
+        self._components = self._parts.components
+        self._context = pipeline_context.PipelineContext(self._components)
+        self._run = run
+        self._nodes: list[Node] = []
+        self._refs: dict[str, Ref] = {}
+        """The output that is each of Beam's collections."""
+        self._strategies: dict[Ref, WindowingStrategy] = {}
+        self._known_strategies: dict[str, WindowingStrategy] = {}
+
+    def plan(self) -> Plan:
+        for part in self._parts.parts:
+            if isinstance(part, Fused):
+                self._stage(part)
+            else:
+                self._step(part)
+        return Plan(tuple(self._nodes), self._strategies)
+
+    def _step(self, step: Step) -> None:
+        transform = step.transform
+        label = transform.unique_name
+        [output] = list(transform.outputs.values())[:1] or [""]
+        match transform.spec.urn:
+            case phases.IMPULSE:
+                self._add(Read(label=label, source=ElementsSource((b"",))), {MAIN: output})
+            case phases.NOTHING:
+                self._add(Read(label=label, source=ElementsSource(())), {MAIN: output})
+            case phases.TEST_STREAM:
+                self._add(Read(label=label, source=script_of(transform, self._context)), {MAIN: output})
+            case phases.FLATTEN:
+                self._flatten(label, transform, output)
+            case phases.RESHUFFLE:
+                self._add(Reshuffle(label=label, input=self._main_input(transform)), {MAIN: output})
+            case phases.GROUP_BY_KEY | phases.COMBINE:
+                self._group(label, transform, output)
+            case urn:
+                raise AssertionError(f"{label!r} is a {urn}, which is no node of a plan")
+
+    def _main_input(self, transform: Any) -> Ref:
+        """Return the input of a reshuffle; Beam gives the one of a splittable function its side inputs too."""
+        pcolls = [pcoll for tag, pcoll in transform.inputs.items() if not tag.startswith("side")]
+        return self._refs[(pcolls or list(transform.inputs.values()))[0]]
+
+    def _flatten(self, label: str, transform: Any, output: str) -> None:
+        refs: list[Ref] = []
+        for number, (_, pcoll) in enumerate(sorted(transform.inputs.items())):
+            ref = self._refs[pcoll]
+            if ref in refs:  # a node reads a collection only once
+                again = ParDo(label=f"{label}/again {number}", input=ref, fn=MapFn(_same))
+                self._nodes.append(again)
+                self._strategies[Ref(again.label)] = self._strategies[ref]
+                ref = Ref(again.label)
+            refs.append(ref)
+        self._add(Flatten(label=label, inputs=tuple(refs)), {MAIN: output})
+
+    def _group(self, label: str, transform: Any, output: str) -> None:
+        [pcoll] = transform.inputs.values()
+        strategy = self._strategy(pcoll, label)
+        node = GroupByKeyAndWindow(label=label, input=self._encoded(label, pcoll), strategy=strategy)
+        if transform.spec.urn == phases.COMBINE:
+            payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.CombinePayload)
+            fn = BeamsCombineFn.from_runner_api(payload.combine_fn, self._context)
+            node = attrs.evolve(node, combine=BeamCombineFn(fn))
+        self._nodes.append(node)
+        self._strategies[Ref(label)] = self._strategy(output, label)
+        decoded = ParDo(label=f"{label}/key decoded", input=Ref(label), fn=MapFn(DecodeKey(self._key_coder(output))))
+        self._add(decoded, {MAIN: output})
+
+    def _encoded(self, label: str, pcoll: str) -> Ref:
+        """Return a collection of pairs with encoded keys, for a grouping or a stateful function."""
+        fn = MapFn(EncodeKey(self._key_coder(pcoll)))
+        node = ParDo(label=f"{label}/key encoded", input=self._refs[pcoll], fn=fn)
+        self._nodes.append(node)
+        self._strategies[Ref(node.label)] = self._strategies[self._refs[pcoll]]
+        return Ref(node.label)
+
+    def _stage(self, fused: Fused) -> None:
+        label = fused.label
+        spec = StageSpec(label, self._parts.descriptor(fused), fused.input, fused.outputs, fused.sides, fused.stateful)
+        sides = [SideInput(self._refs[self._side(fused, *side)], "iter") for side in fused.sides]
+        if fused.stateful is not None:
+            lateness = int(self._strategy(fused.input, label).allowed_lateness)
+            node = ParDo(
+                label=label,
+                input=self._encoded(label, fused.input),
+                fn=StatefulStageFn(spec, self._run, lateness),
+                kwargs={f"{SIDE}{number}": side for number, side in enumerate(sides)},
+                tags=fused.outputs,
+            )
+        else:
+            kind = BundledStageFn if _works_on_bundles(list(fused.transforms.values())) else StageFn
+            node = ParDo(
+                label=label,
+                input=self._refs[fused.input],
+                fn=kind(spec, self._run),
+                args=tuple(sides),
+                tags=fused.outputs,
+            )
+        self._add(node, {pcoll: pcoll for pcoll in fused.outputs})
+
+    @staticmethod
+    def _side(fused: Fused, name: str, tag: str) -> str:
+        return str(fused.transforms[name].inputs[tag])
+
+    def _add(self, node: Node, outputs: dict[str, str]) -> None:
+        """Add a node whose outputs are collections of Beam's, which are given by tag."""
+        self._nodes.append(node)
+        for tag, pcoll in outputs.items():
+            ref = self._refs[pcoll] = Ref(node.label, tag)
+            self._strategies[ref] = self._strategy(pcoll, node.label)
+
+    def _strategy(self, pcoll: str, label: str) -> WindowingStrategy:
+        name = self._components.pcollections[pcoll].windowing_strategy_id
+        if name not in self._known_strategies:
+            given = self._components.windowing_strategies[name]
+            self._known_strategies[name] = strategy_of(given, self._context, label)
+        return self._known_strategies[name]
+
+    def _key_coder(self, pcoll: str) -> Any:
+        return key_coder(self._context.coders.get_by_id(self._components.pcollections[pcoll].coder_id))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _works_on_bundles(transforms: Sequence[Any]) -> bool:
+    """Return whether a transform does something at the ends of bundles, or on batches."""
+    return any(
+        transform.spec.urn == _PRECOMBINE
+        or (is_urn_of_functions(transform.spec.urn) and _function_works_on_bundles(transform))
+        for transform in transforms
+    )
+
+
+def _function_works_on_bundles(transform: Any) -> bool:
+    payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
+    fn = pickler.loads(core.DoFnInfo.from_runner_api(payload.do_fn, None).serialized_dofn_data())[0]
+    kind = type(fn)
+    return bool(
+        payload.requests_finalization
+        or kind.start_bundle is not BeamsDoFn.start_bundle
+        or kind.finish_bundle is not BeamsDoFn.finish_bundle
+        or getattr(fn, "_process_batch_defined", False)
+    )

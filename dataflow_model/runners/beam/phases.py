@@ -1,0 +1,231 @@
+"""A pipeline, expanded and fused by Beam's own rules: the only module that imports Beam's translations."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
+from apache_beam.runners.portability.fn_api_runner import translations
+from apache_beam.utils import proto_utils
+
+from dataflow_model.runners.beam.harness import is_urn_of_functions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+GROUP_BY_KEY: Final[str] = common_urns.primitives.GROUP_BY_KEY.urn
+FLATTEN: Final[str] = common_urns.primitives.FLATTEN.urn
+IMPULSE: Final[str] = common_urns.primitives.IMPULSE.urn
+TEST_STREAM: Final[str] = common_urns.primitives.TEST_STREAM.urn
+RESHUFFLE: Final[str] = common_urns.composites.RESHUFFLE.urn
+COMBINE: Final[str] = common_urns.composites.COMBINE_PER_KEY.urn
+NOTHING: Final = "dataflow_model:nothing:v1"
+"""A `Flatten` without inputs."""
+OURS: Final = frozenset({NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE, COMBINE})
+"""The kinds of transforms that are nodes of a plan; Beam's operations run the others."""
+
+
+@attrs.frozen
+class Step:
+    """A transform that is a node of a plan.
+
+    Attributes:
+        transform: Beam's description of it.
+    """
+
+    transform: Any
+
+
+@attrs.frozen
+class Fused:
+    """Transforms that run one after the other on the elements of a bundle.
+
+    Attributes:
+        transforms: Beam's descriptions of them, by their unique names.
+        input: the id of the collection that the first ones read.
+        outputs: the ids of the collections that others read.
+        sides: the side inputs, each by the name of a transform and a tag.
+        stateful: the name of the transform with state or timers, which reads the input; `None` without any.
+    """
+
+    transforms: Mapping[str, Any]
+    input: str
+    outputs: tuple[str, ...]
+    sides: tuple[tuple[str, str], ...]
+    stateful: str | None
+
+    @property
+    def label(self) -> str:
+        """The name of its first transform."""
+        return next(iter(self.transforms))
+
+
+Part: TypeAlias = Step | Fused
+
+
+@attrs.frozen
+class Parts:
+    """The parts of a pipeline, each after those that it reads.
+
+    Attributes:
+        parts: the transforms that are nodes, and what is fused between them.
+        components: Beam's collections, coders, and so on, by their ids.
+    """
+
+    parts: tuple[Part, ...]
+    components: Any
+
+    def descriptor(self, fused: Fused) -> bytes:
+        """Return a description of fused transforms, as Beam's workers get it."""
+        read = {
+            pcoll for each in fused.transforms.values() for pcoll in (*each.inputs.values(), *each.outputs.values())
+        }
+        components = self.components
+        descriptor = beam_fn_api_pb2.ProcessBundleDescriptor(
+            id=fused.label,
+            transforms=fused.transforms,
+            pcollections={pcoll: components.pcollections[pcoll] for pcoll in read | {fused.input}},
+            coders=components.coders,
+            windowing_strategies=components.windowing_strategies,
+            environments=components.environments,
+        )
+        described: bytes = descriptor.SerializeToString(deterministic=True)
+        return described
+
+
+def parts_of(pipeline: Any, *, is_drain: bool = False) -> Parts:
+    """Return the parts of a pipeline.
+
+    Args:
+        pipeline: Beam's description of it.
+        is_drain: whether restrictions of splittable functions are truncated.
+    """
+    phases = [
+        translations.annotate_downstream_side_inputs,
+        translations.annotate_stateful_dofns_as_roots,
+        _side_inputs_as_roots,
+        _flattens_of_nothing,
+        translations.fix_side_input_pcoll_coders,
+        translations.pack_combiners,
+        _lift_combiners,
+        translations.expand_sdf,
+        translations.fix_flatten_coders,
+        translations.greedily_fuse,
+        translations.read_to_impulse,
+        translations.extract_impulse_stages,
+        translations.remove_data_plane_ops,
+    ]
+    packable = OURS - {COMBINE}  # several combiners of one input become one, unless the runner has its own
+    context, stages = translations.create_and_optimize_stages(pipeline, phases, packable, is_drain=is_drain)
+    readers: dict[str, set[int]] = defaultdict(set)
+    for number, stage in enumerate(stages):
+        for transform in stage.transforms:
+            for pcoll in transform.inputs.values():
+                readers[pcoll].add(number)
+    parts = [_part(stage.transforms, number, readers) for number, stage in enumerate(stages)]
+    return Parts(tuple(_in_order(parts)), context.components)
+
+
+def side_inputs_of(transform: Any) -> list[str]:
+    """Return the tags of the side inputs of a transform, in the order in which it reads them."""
+    if not is_urn_of_functions(transform.spec.urn):
+        return []
+    return sorted(_pardo(transform).side_inputs)
+
+
+def _pardo(transform: Any) -> Any:
+    return proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
+
+
+def _side_inputs_as_roots(stages: Iterable[Any], context: Any) -> Iterator[Any]:
+    """Begin a stage with each function that has side inputs: elements wait for the side window of their own window."""
+    del context
+    for stage in stages:
+        if any(side_inputs_of(transform) for transform in stage.transforms):
+            stage.forced_root = True
+        yield stage
+
+
+def _flattens_of_nothing(stages: Iterable[Any], context: Any) -> Iterator[Any]:
+    """Keep a `Flatten` without inputs from being fused with what reads it, which would then have no input."""
+    del context
+    for stage in stages:
+        for transform in stage.transforms:
+            if transform.spec.urn == FLATTEN and not transform.inputs:
+                transform.spec.urn = NOTHING
+        yield stage
+
+
+def _lift_combiners(stages: Iterable[Any], context: Any) -> Iterator[Any]:
+    """Combine before a grouping where its windows do not merge and its panes are at the ends of their windows.
+
+    A combined element is at the end of its window, which is not where an element of a session would be.
+    """
+    components = context.components
+    context.runner_only_urns |= {COMBINE}
+    for stage in stages:
+        [transform] = stage.transforms
+        if transform.spec.urn == COMBINE:
+            [pcoll] = transform.inputs.values()
+            strategy = components.windowing_strategies[components.pcollections[pcoll].windowing_strategy_id]
+            does_not_merge = strategy.merge_status == beam_runner_api_pb2.MergeStatus.NON_MERGING
+            if does_not_merge and strategy.output_time == beam_runner_api_pb2.OutputTime.END_OF_WINDOW:
+                yield from translations.lift_combiners([stage], context)
+                continue
+        yield stage
+
+
+def _part(transforms: list[Any], number: int, readers: Mapping[str, set[int]]) -> Part:
+    if len(transforms) == 1 and transforms[0].spec.urn in OURS:
+        return Step(transforms[0])
+    by_name = {transform.unique_name: transform for transform in transforms}
+    sides = tuple((name, tag) for name, transform in by_name.items() for tag in side_inputs_of(transform))
+    made = [pcoll for transform in transforms for pcoll in transform.outputs.values()]
+    [pcoll] = {
+        pcoll
+        for name, transform in by_name.items()
+        for tag, pcoll in transform.inputs.items()
+        if pcoll not in made and (name, tag) not in sides
+    }
+    outputs = [pcoll for pcoll in dict.fromkeys(made) if readers[pcoll] - {number}]
+    stateful = [name for name, transform in by_name.items() if _has_state(transform)]
+    return Fused(by_name, pcoll, tuple(outputs), sides, stateful[0] if stateful else None)
+
+
+def _has_state(transform: Any) -> bool:
+    if transform.spec.urn != common_urns.primitives.PAR_DO.urn:
+        return False
+    payload = _pardo(transform)
+    return bool(payload.state_specs or payload.timer_family_specs)
+
+
+def _inputs(part: Part) -> set[str]:
+    if isinstance(part, Step):
+        return set(part.transform.inputs.values())
+    return {part.input, *(part.transforms[name].inputs[tag] for name, tag in part.sides)}
+
+
+def _name(part: Part) -> str:
+    return str(part.transform.unique_name) if isinstance(part, Step) else part.label
+
+
+def _in_order(parts: list[Part]) -> Iterator[Part]:
+    """Yield each part after those that it reads; the order is the same in every process."""
+    left = sorted(parts, key=_name)
+    made = {pcoll for part in left for pcoll in _made(part)}
+    while left:
+        ready = [part for part in left if made.isdisjoint(_inputs(part))]
+        yield from ready
+        made.difference_update(*map(_made, ready))
+        left = [part for part in left if part not in ready]
+
+
+def _made(part: Part) -> list[str]:
+    transforms = [part.transform] if isinstance(part, Step) else list(part.transforms.values())
+    return [pcoll for transform in transforms for pcoll in transform.outputs.values()]

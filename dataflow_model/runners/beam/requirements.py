@@ -1,0 +1,80 @@
+"""What a pipeline of Beam's may need that cannot be run: rejected before anything runs."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from apache_beam.portability import common_urns, python_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.transforms import core
+from apache_beam.utils import proto_utils
+
+from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.runners.beam.harness import known_urns
+from dataflow_model.runners.beam.phases import OURS
+
+_REQUIREMENTS: Final = common_urns.requirements
+_SUPPORTED: Final = frozenset(
+    {
+        _REQUIREMENTS.REQUIRES_STATEFUL_PROCESSING.urn,
+        _REQUIREMENTS.REQUIRES_BUNDLE_FINALIZATION.urn,
+        _REQUIREMENTS.REQUIRES_SPLITTABLE_DOFN.urn,
+    }
+)
+_FUNCTIONS: Final = frozenset({python_urns.PICKLED_DOFN_INFO, *core.StatelessDoFnInfo.REGISTERED_DOFNS})
+"""The forms of functions in Python."""
+_READ: Final[str] = common_urns.deprecated_primitives.READ.urn
+
+
+def check(pipeline: Any) -> None:
+    """Check that everything in a pipeline can be run.
+
+    Args:
+        pipeline: Beam's description of it.
+
+    Raises:
+        UnsupportedOnRunner: with the label of the transform, the reason and a way out.
+    """
+    transforms = pipeline.components.transforms
+    for requirement in pipeline.requirements:
+        if requirement not in _SUPPORTED:
+            raise UnsupportedOnRunner(
+                f"the pipeline needs {requirement}, which this runner does not support",
+                hint="leave out the annotation of a DoFn that asks for it, such as RequiresStableInput",
+            )
+    has_clock = any(transform.spec.urn == common_urns.primitives.TEST_STREAM.urn for transform in transforms.values())
+    for transform in transforms.values():
+        _check_kind(transform)
+        if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
+            _check_function(transform, has_clock=has_clock)
+
+
+def _check_kind(transform: Any) -> None:
+    """Check that a transform without parts is one that Beam's Python workers or the engine can run."""
+    passes_on = not set(transform.outputs.values()) - set(transform.inputs.values())
+    if transform.subtransforms or passes_on or transform.spec.urn in OURS | known_urns() | {_READ}:
+        return
+    raise UnsupportedOnRunner(
+        f"{transform.unique_name!r} is a {transform.spec.urn or 'transform of unknown kind'}, which needs another SDK "
+        "or a service",
+        hint="use a transform that is written in Python",
+    )
+
+
+def _check_function(transform: Any, *, has_clock: bool) -> None:
+    payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
+    label = transform.unique_name
+    if payload.do_fn.urn not in _FUNCTIONS:
+        raise UnsupportedOnRunner(
+            f"{label!r} runs a function of another SDK, {payload.do_fn.urn}",
+            hint="use a transform that is written in Python",
+        )
+    domains = {timer.time_domain for timer in payload.timer_family_specs.values()}
+    if beam_runner_api_pb2.TimeDomain.PROCESSING_TIME in domains and not has_clock:
+        raise UnsupportedOnRunner(
+            f"{label!r} has a timer in processing time, which would never fire: a bounded run in process has no clock",
+            hint="use a timer with TimeDomain.WATERMARK, or read from a TestStream that advances the clock",
+        )

@@ -1,0 +1,66 @@
+"""Beam's `TestStream` as a script of ours."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.utils import proto_utils
+
+from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, ScriptSource, Step, WatermarkStep
+from dataflow_model.runners.beam.times import our_instant, our_time
+from dataflow_model.time import EventTime, ProcessingTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MILLISECOND: Final = 1_000
+
+
+def script_of(transform: Any, context: Any) -> ScriptSource:
+    """Return the script of a `TestStream`.
+
+    Args:
+        transform: Beam's description of it.
+        context: Beam's context, which decodes its elements.
+
+    Raises:
+        UnsupportedOnRunner: for one with several outputs, of which each has a watermark, or with an endpoint.
+    """
+    payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.TestStreamPayload)
+    label = transform.unique_name
+    if len(transform.outputs) > 1:
+        raise UnsupportedOnRunner(
+            f"{label!r} has the outputs {sorted(transform.outputs)}, each with a watermark of its own, "
+            "which this runner does not support",
+            hint="use one output, and tag its elements yourself",
+        )
+    if payload.HasField("endpoint") and payload.endpoint.url:
+        raise UnsupportedOnRunner(
+            f"{label!r} reads its events from a service at {payload.endpoint.url}, which this runner does not support",
+            hint="add its events to the TestStream",
+        )
+    return ScriptSource(tuple(_steps(payload.events, context.coders.get_by_id(payload.coder_id))))
+
+
+def _steps(events: Any, coder: Any) -> Iterator[Step]:
+    clock = 0
+    for event in events:
+        match event.WhichOneof("event"):
+            case "element_event":
+                elements = [
+                    (coder.decode(each.encoded_element), EventTime(our_time(each.timestamp * _MILLISECOND)))
+                    for each in event.element_event.elements
+                ]
+                if elements:
+                    yield AddStep(tuple(elements))
+            case "watermark_event":
+                reached = our_instant(event.watermark_event.new_watermark * _MILLISECOND)
+                yield WatermarkStep(EventTime(reached))
+            case "processing_time_event":
+                clock += event.processing_time_event.advance_duration * _MILLISECOND
+                yield ClockStep(ProcessingTime(clock))

@@ -1,0 +1,185 @@
+"""Stages as functions on the columns of a bundle."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from apache_beam.utils.windowed_value import create
+
+from dataflow_model.plan.functions.windowed import BundleFn, InputColumns, OutputColumns
+from dataflow_model.runners.beam import running
+from dataflow_model.runners.beam.harness import Operations, StageSpec, key_coder
+from dataflow_model.runners.beam.times import GLOBAL_END, LEAST, Windows, beam_micros, beam_pane, our_pane, our_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from dataflow_model.values import PaneInfo, Window
+
+_OPENED: Final = ("hosted", "states")
+"""The attributes of a function that belong to the process that runs it."""
+
+
+@attrs.define
+class Output:
+    """An output of a stage.
+
+    Attributes:
+        tag: its tag, which is the id of the collection.
+        buffer: what Beam's operations have put out.
+        windows: converts its windows.
+    """
+
+    tag: str
+    buffer: list[Any]
+    windows: Windows
+
+
+class Hosted:
+    """The operations of a stage, made in the process that runs them.
+
+    Args:
+        spec: the stage.
+        run: the id of the run, under which a result finds what is counted in this process.
+        states: creates what answers for state and timers.
+    """
+
+    def __init__(self, spec: StageSpec, run: str, states: Callable[[], Any] | None = None) -> None:
+        self.operations = Operations(spec, states)
+        running.add(run, spec.label, self.operations)
+        coder = self.operations.input_coder
+        self.windows = Windows(coder.window_coder)
+        self.decode_key: Callable[[bytes], Any] = key_coder(coder.wrapped_value_coder).get_impl().decode
+        self.outputs = [
+            Output(pcoll, buffer, Windows(self.operations.output_coders[pcoll].window_coder))
+            for pcoll, buffer in self.operations.buffers.items()
+        ]
+
+    def receive(self, value: Any, time: int, windows: Sequence[Window], pane: PaneInfo) -> None:
+        """Process one element."""
+        self.operations.receive(create(value, beam_micros(time), self.windows.to_beam(windows), beam_pane(pane)))
+
+
+class OfStage:
+    """What the functions of stages have in common.
+
+    Args:
+        spec: the stage.
+        run: the id of the run.
+    """
+
+    def __init__(self, spec: StageSpec, run: str) -> None:
+        self.spec, self.run_id = spec, run
+        self.hosted: Hosted | None = None
+
+    def title(self) -> str:
+        """Return what explanations call it."""
+        return "Beam's"
+
+    def teardown(self) -> None:
+        """Tear down the functions of the stage."""
+        if self.hosted is not None:
+            self.hosted.operations.tear_down()
+            self.hosted = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels to other processes: not the operations."""
+        return {name: value for name, value in vars(self).items() if name not in _OPENED} | {"hosted": None}
+
+
+class StageFn(OfStage, BundleFn):
+    """A stage without state."""
+
+    def run(self, elements: InputColumns, sides: Sequence[Callable[[Window], Any]]) -> Mapping[str, OutputColumns]:
+        """Return the outputs of the stage for the elements of a bundle."""
+        if self.hosted is None:
+            self.hosted = Hosted(self.spec, self.run_id)
+        hosted = self.hosted
+        reader = hosted.operations.sides
+        reader.look_ups = dict(zip(self.spec.sides, sides, strict=True))
+        hosted.operations.begin()
+        ends = self._receive_all(hosted, elements)
+        hosted.operations.finish()
+        last = len(elements.values) - 1
+        outputs = {}
+        for output, ends_of_output in zip(hosted.outputs, ends, strict=True):
+            rows = rows_of(ends_of_output)
+            rows += [last] * (len(output.buffer) - len(rows))  # what was put out at the end of the bundle
+            outputs[output.tag] = _columns(output, rows)
+            output.buffer.clear()
+        return outputs
+
+    @staticmethod
+    def _receive_all(hosted: Hosted, elements: InputColumns) -> list[list[int]]:
+        """Process all elements; return for each output the number of outputs after each element."""
+        receive, reader, to_beam = hosted.operations.receive, hosted.operations.sides, hosted.windows.to_beam
+        buffers = [output.buffer for output in hosted.outputs]
+        ends: list[list[int]] = [[] for _ in buffers]
+        with_ends = list(zip(buffers, ends, strict=True))
+        known: Any = None
+        pane_of_known: Any = None
+        rows = zip(elements.values, elements.times, elements.windows, elements.panes, strict=True)
+        for value, time, windows, pane in rows:
+            if pane is not known:
+                known, pane_of_known = pane, beam_pane(pane)
+            reader.window = windows[0] if windows else None
+            micros = time if LEAST <= time < GLOBAL_END else beam_micros(time)
+            receive(create(value, micros, to_beam(windows), pane_of_known))
+            for buffer, of_buffer in with_ends:
+                of_buffer.append(len(buffer))
+        return ends
+
+
+class BundledStageFn(StageFn):
+    """A stage with a function that works at the ends of bundles, or on batches: the elements of an instant are one."""
+
+    def finish_bundle(self) -> None:
+        """Do nothing: that the class defines it is what makes an instant a bundle."""
+
+
+def rows_of(ends: Sequence[int]) -> list[int]:
+    """Return for each output the row of its element, given the number of outputs after each element.
+
+    Example:
+        >>> rows_of([1, 1, 3])
+        [0, 2, 2]
+    """
+    rows: list[int] = []
+    before = 0
+    for row, end in enumerate(ends):
+        if end == before + 1:
+            rows.append(row)
+        elif end != before:
+            rows.extend([row] * (end - before))
+        before = end
+    return rows
+
+
+def _columns(output: Output, rows: list[int]) -> OutputColumns:
+    buffer, from_beam = output.buffer, output.windows.from_beam
+    return OutputColumns(
+        [element.value for element in buffer],
+        rows,
+        our_times([element.timestamp_micros for element in buffer]),
+        [from_beam(element.windows) for element in buffer],
+        [our_pane(element.pane_info) for element in buffer],
+    )
+
+
+def our_times(micros: list[int]) -> list[int]:
+    """Return event times of Beam's as ours."""
+    if micros and (min(micros) <= LEAST or max(micros) >= GLOBAL_END):
+        return list(map(our_time, micros))
+    return micros
+
+
+def emptied(outputs: Iterable[Output]) -> list[tuple[str, list[Any], Windows]]:
+    """Return what was put out, by tag, and empty the buffers."""
+    taken = [(output.tag, list(output.buffer), output.windows) for output in outputs]
+    for output in outputs:
+        output.buffer.clear()
+    return taken

@@ -1,0 +1,171 @@
+"""Stages whose first function has state or timers, as stateful functions of the engine."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final
+
+from apache_beam.transforms import userstate
+
+from dataflow_model.plan.functions.dofn import DoFn, TaggedOutput
+from dataflow_model.plan.functions.state import MapStateSpec, TimerSpec, on_timer
+from dataflow_model.plan.functions.windowed import WindowedOutput
+from dataflow_model.runners.beam.stages import Hosted, OfStage, emptied
+from dataflow_model.runners.beam.states import Handles, States, name_and_tag
+from dataflow_model.runners.beam.times import NO_BEAM_PANE, beam_timestamp, our_pane, our_time
+from dataflow_model.triggers import TimeDomain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.plan.functions.state_handles import MapState, Timer
+    from dataflow_model.runners.beam.harness import StageSpec
+    from dataflow_model.time import EventTime, ProcessingTime
+    from dataflow_model.values import PaneInfo, Window
+
+SIDE: Final = "side_"
+"""What the names of the arguments for side inputs begin with; the number of the side input follows."""
+
+
+class StatefulStageFn(OfStage, DoFn):
+    """A stage whose first function has state or timers; it reads pairs of an encoded key and a value.
+
+    Args:
+        spec: the stage.
+        run: the id of the run.
+        lateness: the allowed lateness of its input, in microseconds.
+    """
+
+    pieces = MapStateSpec[str, Any]()
+    event_timer = TimerSpec(TimeDomain.EVENT_TIME)
+    clock_timer = TimerSpec(TimeDomain.PROCESSING_TIME)
+
+    def __init__(self, spec: StageSpec, run: str, lateness: int) -> None:
+        super().__init__(spec, run)
+        self.lateness = lateness
+        self.states: States | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels to other processes."""
+        return super().__getstate__() | {"states": None}
+
+    def start_bundle(self) -> None:
+        """Begin a bundle."""
+        if self.hosted is None:
+            self.states = States()
+            states = self.states
+            self.hosted = Hosted(self.spec, self.run_id, lambda: states)
+        self.hosted.operations.begin()
+
+    def process(  # type: ignore[override] # the parameters are filled by name
+        self,
+        pair: tuple[bytes, Any],
+        timestamp: EventTime,
+        window: Window,
+        pane: PaneInfo,
+        pieces: MapState[str, Any],
+        event_timer: Timer,
+        clock_timer: Timer,
+        **sides: Any,
+    ) -> Iterable[Any]:
+        """Process an element."""
+        hosted = self._enter(window, pieces, event_timer, clock_timer)
+        reader = hosted.operations.sides
+        for number, side in enumerate(self.spec.sides):
+            reader.look_ups[side] = functools.partial(_fixed, sides[f"{SIDE}{number}"])
+        encoded, value = pair
+        hosted.receive((hosted.decode_key(encoded), value), int(timestamp), (window,), pane)
+        return self._outputs()
+
+    @on_timer(event_timer)
+    def at_event_time(
+        self,
+        key: bytes,
+        window: Window,
+        timestamp: EventTime,
+        fire_timestamp: EventTime,
+        timer_tag: str,
+        pieces: MapState[str, Any],
+        event_timer: Timer,
+        clock_timer: Timer,
+    ) -> Iterable[Any]:
+        """Run the function of a timer in event time."""
+        self._enter(window, pieces, event_timer, clock_timer)
+        return self._fire(key, window, timestamp, fire_timestamp, timer_tag)
+
+    @on_timer(clock_timer)
+    def at_processing_time(
+        self,
+        key: bytes,
+        window: Window,
+        timestamp: EventTime,
+        fire_timestamp: ProcessingTime,
+        timer_tag: str,
+        pieces: MapState[str, Any],
+        event_timer: Timer,
+        clock_timer: Timer,
+    ) -> Iterable[Any]:
+        """Run the function of a timer in processing time."""
+        self._enter(window, pieces, event_timer, clock_timer)
+        return self._fire(key, window, timestamp, fire_timestamp, timer_tag)
+
+    def finish_bundle(self) -> Iterable[Any]:
+        """End a bundle, and return what the functions put out at its end."""
+        assert self.hosted is not None  # noqa: S101 - the bundle has begun
+        self.hosted.operations.finish()
+        return self._outputs()
+
+    def teardown(self) -> None:
+        """Tear down the functions and the combiners of their state."""
+        super().teardown()
+        if self.states is not None:
+            self.states.tear_down()
+            self.states = None
+
+    def _enter(self, window: Window, pieces: MapState[str, Any], event_timer: Timer, clock_timer: Timer) -> Hosted:
+        assert self.hosted is not None  # noqa: S101 - the bundle has begun
+        assert self.states is not None  # noqa: S101
+        self.states.handles = Handles(pieces, event_timer, clock_timer, int(window.end) + self.lateness)
+        return self.hosted
+
+    def _fire(
+        self, key: bytes, window: Window, timestamp: EventTime, fire_timestamp: EventTime | ProcessingTime, tag: str
+    ) -> Iterable[Any]:
+        assert self.hosted is not None  # noqa: S101 - the bundle has begun
+        family, dynamic_tag = name_and_tag(tag)
+        timer = userstate.Timer(
+            user_key=self.hosted.decode_key(key),
+            dynamic_timer_tag=dynamic_tag,
+            windows=self.hosted.windows.to_beam((window,)),
+            clear_bit=False,
+            fire_timestamp=beam_timestamp(int(fire_timestamp)),
+            hold_timestamp=beam_timestamp(int(timestamp)),
+            paneinfo=NO_BEAM_PANE,
+        )
+        self.hosted.operations.fire(family, timer)
+        return self._outputs()
+
+    def _outputs(self) -> Iterable[Any]:
+        assert self.hosted is not None  # noqa: S101 - the bundle has begun
+        return [
+            TaggedOutput(
+                tag,
+                WindowedOutput(
+                    element.value,
+                    our_time(element.timestamp_micros),
+                    windows.from_beam(element.windows),
+                    our_pane(element.pane_info),
+                ),
+            )
+            for tag, buffer, windows in emptied(self.hosted.outputs)
+            for element in buffer
+        ]
+
+
+def _fixed(values: list[Any], window: Any) -> list[Any]:
+    """Return the elements of a side input, which the engine has looked up for the window."""
+    del window
+    return values

@@ -1,0 +1,174 @@
+"""Windowing strategies of Beam's as ours: window functions, triggers and modes."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from apache_beam.portability.api import beam_runner_api_pb2 as proto
+from apache_beam.transforms import window as beam_window
+
+from dataflow_model import triggers
+from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.plan.logical.strategy import (
+    AccumulationMode,
+    ClosingBehavior,
+    OnTimeBehavior,
+    TimestampCombiner,
+    WindowingStrategy,
+)
+from dataflow_model.runners.beam.times import Windows, beam_timestamp
+from dataflow_model.time import Duration, EventTime
+from dataflow_model.windowing import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dataflow_model.values import Window
+
+_MILLISECOND: Final = 1_000
+_FOREVER: Final = 1 << 62
+"""The greatest lateness, in microseconds."""
+_TIMESTAMPS: Final = {
+    proto.OutputTime.END_OF_WINDOW: TimestampCombiner.END_OF_WINDOW,
+    proto.OutputTime.EARLIEST_IN_PANE: TimestampCombiner.EARLIEST,
+    proto.OutputTime.LATEST_IN_PANE: TimestampCombiner.LATEST,
+}
+
+
+class BeamWindowFn(WindowFn):
+    """A window function of a user of Beam's, or one that is not among ours.
+
+    Args:
+        fn: the function.
+        coder: Beam's coder of its windows.
+    """
+
+    def __init__(self, fn: Any, coder: Any) -> None:
+        self.fn, self.coder = fn, coder
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BeamWindowFn) and bool(self.fn == other.fn)
+
+    def __hash__(self) -> int:
+        return hash(type(self.fn))
+
+    def __repr__(self) -> str:
+        return f"{type(self.fn).__name__} of Beam"
+
+    def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
+        """Return the windows of an element."""
+        context = beam_window.WindowFn.AssignContext(beam_timestamp(int(event_time)), element)
+        return Windows(self.coder).from_beam(tuple(self.fn.assign(context)))
+
+
+class BeamMergingFn(BeamWindowFn):
+    """A window function of a user of Beam's whose windows merge."""
+
+    is_merging = True
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        """Return pairs: the windows to merge, and the window that they become."""
+        convert = Windows(self.coder)
+        theirs = {convert.one_to_beam(window): window for window in windows}
+        merged: list[tuple[list[Any], Any]] = []
+
+        class Context(beam_window.WindowFn.MergeContext):  # type: ignore[misc] # Beam ships no types that mypy takes
+            def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+                merged.append((list(to_be_merged), merge_result))
+
+        self.fn.merge(Context(list(theirs)))
+        for parts, whole in merged:
+            yield [theirs[part] for part in parts if part in theirs], convert.one_from_beam(whole)
+
+
+def strategy_of(given: Any, context: Any, label: str) -> WindowingStrategy:
+    """Return a windowing strategy of Beam's as ours.
+
+    Beam's Python SDK always asks for panes without elements on time and at the end, which its own runners do not emit;
+    nor does this one.
+
+    Args:
+        given: the strategy.
+        context: Beam's context, which decodes its parts.
+        label: the label of a transform with that strategy, for errors.
+
+    Raises:
+        UnsupportedOnRunner: for retractions, and for a trigger that is not among ours.
+    """
+    if given.accumulation_mode == proto.AccumulationMode.RETRACTING:
+        raise UnsupportedOnRunner(
+            f"{label!r} needs retracting panes, which functions of Beam's cannot tell from others",
+            hint="use AccumulationMode.ACCUMULATING",
+        )
+    accumulates = given.accumulation_mode == proto.AccumulationMode.ACCUMULATING
+    return WindowingStrategy(
+        _window_fn(beam_window.WindowFn.from_runner_api(given.window_fn, context), given, context),
+        trigger=_trigger(given.trigger, label),
+        accumulation_mode=AccumulationMode.ACCUMULATING if accumulates else AccumulationMode.DISCARDING,
+        allowed_lateness=Duration(micros=min(given.allowed_lateness * _MILLISECOND, _FOREVER)),
+        on_time=OnTimeBehavior.FIRE_IF_NON_EMPTY,
+        closing=ClosingBehavior.FIRE_IF_NON_EMPTY,
+        timestamp_combiner=_TIMESTAMPS[given.output_time or proto.OutputTime.END_OF_WINDOW],
+        may_lose_data=True,
+        merged=given.merge_status == proto.MergeStatus.ALREADY_MERGED,
+    )
+
+
+def _window_fn(fn: Any, given: Any, context: Any) -> WindowFn:
+    kind = type(fn)
+    if kind is beam_window.GlobalWindows:
+        return GlobalWindows()
+    if kind is beam_window.FixedWindows:
+        return FixedWindows(Duration(micros=fn.size.micros), offset=Duration(micros=fn.offset.micros))
+    if kind is beam_window.SlidingWindows and fn.period.micros <= fn.size.micros:
+        period = fn.period.micros
+        return SlidingWindows(
+            Duration(micros=fn.size.micros), Duration(micros=period), offset=Duration(micros=fn.offset.micros % period)
+        )
+    if kind is beam_window.Sessions:
+        return Sessions(Duration(micros=fn.gap_size.micros))
+    coder = context.coders.get_by_id(given.window_coder_id)
+    return (BeamMergingFn if fn.is_merging() else BeamWindowFn)(fn, coder)
+
+
+def _trigger(given: Any, label: str) -> triggers.Trigger:
+    def each(several: Iterable[Any]) -> list[triggers.Trigger]:
+        return [_trigger(one, label) for one in several]
+
+    kind = given.WhichOneof("trigger")
+    part: Any = None if kind is None else getattr(given, kind)
+    match kind:
+        case None | "default":
+            return triggers.DefaultTrigger()
+        case "never":
+            return triggers.Never()
+        case "always":
+            return triggers.Always()
+        case "element_count":
+            return triggers.AfterCount(max(part.element_count, 1))
+        case "after_all":
+            return triggers.AfterAll(*each(part.subtriggers))
+        case "after_any":
+            return triggers.AfterAny(*each(part.subtriggers))
+        case "after_each":
+            return triggers.AfterEach(*each(part.subtriggers))
+        case "repeat":
+            return triggers.Repeatedly(_trigger(part.subtrigger, label))
+        case "or_finally":
+            return triggers.OrFinally(_trigger(part.main, label), _trigger(getattr(part, "finally"), label))
+        case "after_end_of_window":
+            early = _trigger(part.early_firings, label) if part.HasField("early_firings") else None
+            late = _trigger(part.late_firings, label) if part.HasField("late_firings") else None
+            return triggers.AfterWatermark(early=early, late=late)
+        case "after_processing_time" if not any(each.HasField("align_to") for each in part.timestamp_transforms):
+            delay = sum(each.delay.delay_millis for each in part.timestamp_transforms)
+            return triggers.AfterProcessingTime(Duration(micros=delay * _MILLISECOND))
+        case "after_synchronized_processing_time":
+            return triggers.AfterProcessingTime(Duration(0))
+    raise UnsupportedOnRunner(
+        f"{label!r} has a trigger that this runner does not support: {kind}",
+        hint="use AfterWatermark, AfterCount, AfterProcessingTime, Repeatedly, AfterEach, AfterAny or AfterAll",
+    )

@@ -1,0 +1,153 @@
+"""Pipelines of Beam's, unmodified, on `dataflow_model.beam`: the answers of Beam's own runner in process."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+
+pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream as BeamTestStream
+from apache_beam.transforms import trigger, window
+from apache_beam.transforms.userstate import TimeDomain, TimerSpec, on_timer
+from apache_beam.utils import windowed_value
+
+from dataflow_model.beam import LocalRunner
+from tests.support.beam.programs import PROGRAMS, answers, counted_words
+
+ROOM = Path(dm.__file__).parent / "runners" / "beam"
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Beam's own
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_program_gives_the_answers_of_beams_own_runner(program: Any, tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "beams").mkdir()
+    ours = answers(program, LocalRunner(), tmp_path / "ours")
+    assert ours == answers(program, FnApiRunner(), tmp_path / "beams")
+
+
+def test_an_unmodified_program_runs_with_the_runner_as_an_option(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be\nthat is the question\n")
+    command = [sys.executable, "-m", "apache_beam.examples.wordcount", f"--input={text}", f"--output={tmp_path}/out"]
+    done = subprocess.run(
+        [*command, "--runner=dataflow_model.beam.LocalRunner"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    [output] = tmp_path.glob("out-*")
+    counts = Counter(text.read_text().split())
+    assert sorted(output.read_text().splitlines()) == sorted(f"{word}: {count}" for word, count in counts.items())
+
+
+def test_a_counter_counts_each_element_once_and_can_be_queried_by_step() -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    counted_words(pipeline)
+    result = pipeline.run()
+    assert result.wait_until_finish() == "DONE"
+    matching = beam.metrics.MetricsFilter().with_name("seen").with_step("Map(note)")
+    assert [counter.committed for counter in result.metrics().query(matching)["counters"]] == [6]
+
+
+def test_early_on_time_and_late_panes_of_a_script(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+
+    def note(pair: Any, pane: Any = beam.DoFn.PaneInfoParam, at: Any = beam.DoFn.TimestampParam) -> None:
+        with notes.open("a") as file:
+            file.write(f"{pair[1]} {pane.index} {pane.timing} {at.micros}\n")
+
+    def timed(value: int, at: int) -> Any:
+        return window.TimestampedValue(("k", value), at)
+
+    script = BeamTestStream().add_elements([timed(1, 1)]).add_elements([timed(2, 2)]).add_elements([timed(4, 3)])
+    script = script.advance_watermark_to(10).add_elements([timed(8, 4)]).advance_watermark_to_infinity()
+    into = beam.WindowInto(
+        window.FixedWindows(10),
+        trigger=trigger.AfterWatermark(early=trigger.AfterCount(2), late=trigger.AfterCount(1)),
+        accumulation_mode=trigger.AccumulationMode.ACCUMULATING,
+        allowed_lateness=100,
+    )
+    with beam.Pipeline(runner=LocalRunner(), options=PipelineOptions(["--streaming"])) as pipeline:
+        _ = pipeline | script | into | beam.CombinePerKey(sum) | beam.Map(note)
+    timing = windowed_value.PaneInfoTiming
+    end = 9_999_999
+    assert notes.read_text().splitlines() == [
+        f"3 0 {timing.EARLY} {end}", f"7 1 {timing.ON_TIME} {end}", f"15 2 {timing.LATE} {end}"
+    ]  # fmt: skip
+
+
+def test_an_error_of_a_function_names_its_transform() -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    _ = pipeline | beam.Create([0]) | "inverse" >> beam.Map(lambda number: 1 / number)
+    with pytest.raises(dm.UserCodeError, match=r"(?s)ZeroDivisionError.*while running 'inverse'"):
+        pipeline.run().wait_until_finish()
+
+
+def test_a_timer_in_processing_time_is_rejected_where_there_is_no_clock() -> None:
+    class Later(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+        LATER = TimerSpec("later", TimeDomain.REAL_TIME)
+
+        def process(self, pair: Any, later: Any = beam.DoFn.TimerParam(LATER)) -> None:
+            later.set(0)
+
+        @on_timer(LATER)  # type: ignore[untyped-decorator]
+        def at_later(self) -> Any:
+            yield 1
+
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    _ = pipeline | beam.Create([("a", 1)]) | "later" >> beam.ParDo(Later())
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'later.*has a timer in processing time.*Hint"):
+        pipeline.run()
+
+
+def test_a_script_with_several_outputs_is_rejected() -> None:
+    script = BeamTestStream().add_elements([1], tag="a").add_elements([2], tag="b").advance_watermark_to_infinity()
+    pipeline = beam.Pipeline(runner=LocalRunner(), options=PipelineOptions(["--streaming"]))
+    _ = pipeline | script
+    with pytest.raises(dm.UnsupportedOnRunner, match="each with a watermark of its own"):
+        pipeline.run()
+
+
+def test_a_transform_of_another_sdk_is_rejected_by_its_label() -> None:
+    from apache_beam.portability.api import beam_runner_api_pb2 as proto
+
+    described = proto.Pipeline()
+    transform = described.components.transforms["sql"]
+    transform.unique_name, transform.spec.urn = "sql", "beam:transform:sql:v1"
+    transform.outputs["out"] = "rows"
+    with pytest.raises(dm.UnsupportedOnRunner, match="'sql' is a beam:transform:sql:v1, which needs another SDK"):
+        LocalRunner().run_portable_pipeline(described, PipelineOptions([]))
+
+
+def test_importing_the_package_or_the_facade_does_not_import_beam(tmp_path: Path) -> None:
+    script = "import sys, dataflow_model, dataflow_model.beam; print('apache_beam' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("module", sorted(path.stem for path in ROOM.glob("[a-z]*.py")))
+def test_the_doctests_of_each_module_of_the_room_pass(module: str) -> None:
+    imported = importlib.import_module(f"dataflow_model.runners.beam.{module}")
+    assert doctest.testmod(imported, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_only_one_module_imports_beams_workers_and_one_its_translations() -> None:
+    imports = {path.stem: path.read_text() for path in ROOM.glob("*.py")}
+    assert [name for name, text in imports.items() if "apache_beam.runners.worker" in text] == ["harness"]
+    assert [name for name, text in imports.items() if "fn_api_runner import translations" in text] == ["phases"]

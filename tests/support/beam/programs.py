@@ -1,0 +1,261 @@
+"""Small programs of Beam's, whose answers two runners give as lines of text."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.transforms import window
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    CombiningValueStateSpec,
+    ReadModifyWriteStateSpec,
+    SetStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.transforms.userstate import TimeDomain as BeamsTimeDomain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SEEN = beam.metrics.Metrics.counter("words", "seen")
+
+
+def answers(program: Callable[[Any], Any], runner: Any, folder: Path) -> list[str]:
+    """Return the elements that a program puts out, as sorted text."""
+    target = folder / type(runner).__name__
+    pipeline = beam.Pipeline(runner=runner)
+    _ = program(pipeline) | "lines" >> beam.Map(repr) | "out" >> beam.io.WriteToText(str(target))
+    pipeline.run().wait_until_finish()
+    return sorted(line for path in folder.glob(f"{target.name}-*") for line in path.read_text().splitlines())
+
+
+def counted_words(p: Any) -> Any:
+    def note(word: str) -> str:
+        SEEN.inc()
+        return word
+
+    words = p | beam.Create(["to be or not", "to be"]) | beam.FlatMap(str.split) | beam.Map(note)
+    return words | beam.combiners.Count.PerElement()
+
+
+def tagged_outputs(p: Any) -> Any:
+    def by_parity(number: int) -> Iterator[Any]:
+        yield number if number % 2 == 0 else beam.pvalue.TaggedOutput("odd", -number)
+        yield beam.pvalue.TaggedOutput("all", number * 10)
+
+    parts = p | beam.Create([1, 2, 3]) | beam.FlatMap(by_parity).with_outputs("odd", "all", main="even")
+    return (parts.even, parts.odd, parts.all, parts.odd) | beam.Flatten()
+
+
+def nothing_flattened(p: Any) -> Any:
+    return () | beam.Flatten(pipeline=p)
+
+
+def windows_of_both(p: Any) -> Any:
+    timed = p | beam.Create([("a", 1), ("b", 12), ("a", 13), ("a", 4)]) | beam.Map(_timed)
+    fixed = timed | "fixed" >> beam.WindowInto(window.FixedWindows(10)) | "grouped" >> beam.GroupByKey()
+    sliding = timed | "sliding" >> beam.WindowInto(window.SlidingWindows(10, 5)) | "sum" >> beam.CombinePerKey(sum)
+    shown = fixed | beam.MapTuple(lambda key, values: (key, sum(values)))
+    return (shown, sliding) | beam.Flatten() | beam.ParDo(WithWindow())
+
+
+def sessions(p: Any) -> Any:
+    timed = p | beam.Create([("a", 1), ("a", 4), ("a", 20), ("b", 3)]) | beam.Map(_timed)
+    return timed | beam.WindowInto(window.Sessions(5)) | beam.CombinePerKey(sum) | beam.ParDo(WithWindow())
+
+
+def side_inputs(p: Any) -> Any:
+    pairs = p | "pairs" >> beam.Create([("a", 1), ("b", 2), ("a", 3)])
+    numbers = p | "numbers" >> beam.Create([10, 20])
+
+    def look_up(key: str, by_key: Any, listed: Any, total: Any, last: Any) -> Any:
+        return key, sorted(by_key[key]), sorted(listed), total, sorted(last)
+
+    return (
+        p
+        | "keys" >> beam.Create(["a", "b", "c"])
+        | beam.Map(
+            look_up,
+            beam.pvalue.AsMultiMap(pairs),
+            beam.pvalue.AsList(numbers),
+            beam.pvalue.AsSingleton(numbers | beam.CombineGlobally(sum)),
+            beam.pvalue.AsDict(pairs | beam.CombinePerKey(max)),
+        )
+    )
+
+
+def side_inputs_by_window(p: Any) -> Any:
+    timed = p | beam.Create([("a", 1), ("b", 12), ("c", 4)]) | beam.Map(_timed)
+    in_windows = timed | beam.WindowInto(window.FixedWindows(10))
+    side = in_windows | "values" >> beam.MapTuple(lambda _, value: value)
+    return in_windows | "with side" >> beam.Map(lambda pair, values: (pair, sorted(values)), beam.pvalue.AsIter(side))
+
+
+def one_random_value_for_all_readers(p: Any) -> Any:
+    import random
+
+    drawn = p | "one" >> beam.Create([0]) | beam.Map(lambda _: random.random())
+    keys = p | "keys" >> beam.Create([1, 2, 3])
+    first = keys | "first" >> beam.Map(lambda _, value: value, beam.pvalue.AsSingleton(drawn))
+    second = keys | "second" >> beam.Map(lambda _, value: value, beam.pvalue.AsSingleton(drawn))
+    return (first, second, drawn) | beam.Flatten() | beam.Distinct() | beam.combiners.Count.Globally()
+
+
+def state_and_timers(p: Any) -> Any:
+    timed = p | beam.Create([("a", 1), ("b", 12), ("a", 4), ("a", 13)]) | beam.Map(_timed)
+    return timed | beam.WindowInto(window.FixedWindows(10)) | beam.ParDo(Remembering()) | beam.ParDo(WithWindow())
+
+
+def splittable(p: Any) -> Any:
+    return p | beam.Create([3, 2]) | beam.ParDo(Counting()) | beam.combiners.Count.PerElement()
+
+
+def ends_of_bundles(p: Any) -> Any:
+    return p | beam.Create([1, 2, 3]) | beam.ParDo(Batching()) | beam.ParDo(WithWindow())
+
+
+def reshuffled(p: Any) -> Any:
+    timed = p | beam.Create([("a", 1), ("b", 12)]) | beam.Map(_timed) | beam.WindowInto(window.FixedWindows(10))
+    return timed | beam.Reshuffle() | beam.ParDo(WithWindow())
+
+
+def keys_by_their_coder(p: Any) -> Any:
+    beam.coders.registry.register_coder(Carrier, CarrierCoder)
+    pairs = (
+        p
+        | beam.Create(["ua", "UA", "dl"])
+        | beam.Map(lambda code: (Carrier(code), 1)).with_output_types(tuple[Carrier, int])
+    )
+    return pairs | beam.CombinePerKey(sum) | beam.MapTuple(lambda carrier, count: (carrier.code, count))
+
+
+PROGRAMS = (
+    counted_words,
+    tagged_outputs,
+    nothing_flattened,
+    windows_of_both,
+    sessions,
+    side_inputs,
+    side_inputs_by_window,
+    one_random_value_for_all_readers,
+    state_and_timers,
+    splittable,
+    ends_of_bundles,
+    reshuffled,
+    keys_by_their_coder,
+)
+
+
+def _timed(pair: tuple[str, int]) -> Any:
+    return window.TimestampedValue(pair, pair[1])
+
+
+class WithWindow(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Emits an element with its event time and window."""
+
+    def process(self, element: Any, at: Any = beam.DoFn.TimestampParam, of: Any = beam.DoFn.WindowParam) -> Any:
+        yield element, at.micros // 1000, of.max_timestamp().micros // 1000  # which is what Beam encodes
+
+
+class Remembering(beam.DoFn):  # type: ignore[misc]
+    """Keeps state of each kind, and emits it when a timer fires at the end of the window."""
+
+    BAG = BagStateSpec("bag", beam.coders.VarIntCoder())
+    TOTAL = CombiningValueStateSpec("total", sum)
+    SEEN = SetStateSpec("seen", beam.coders.VarIntCoder())
+    LAST = ReadModifyWriteStateSpec("last", beam.coders.VarIntCoder())
+    END = TimerSpec("end", BeamsTimeDomain.WATERMARK)
+
+    def process(
+        self,
+        pair: Any,
+        bag: Any = beam.DoFn.StateParam(BAG),
+        total: Any = beam.DoFn.StateParam(TOTAL),
+        seen: Any = beam.DoFn.StateParam(SEEN),
+        last: Any = beam.DoFn.StateParam(LAST),
+        end: Any = beam.DoFn.TimerParam(END),
+        in_window: Any = beam.DoFn.WindowParam,
+    ) -> None:
+        bag.add(pair[1])
+        total.add(pair[1])
+        seen.add(pair[1] % 2)
+        last.write((last.read() or 0) + 1)
+        end.set(in_window.end)
+
+    @on_timer(END)  # type: ignore[untyped-decorator]
+    def at_end(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        bag: Any = beam.DoFn.StateParam(BAG),
+        total: Any = beam.DoFn.StateParam(TOTAL),
+        seen: Any = beam.DoFn.StateParam(SEEN),
+        last: Any = beam.DoFn.StateParam(LAST),
+    ) -> Any:
+        yield key, sorted(bag.read()), total.read(), sorted(seen.read()), last.read()
+
+
+class _Ranges(RestrictionProvider):  # type: ignore[misc]
+    def initial_restriction(self, element: int) -> Any:
+        return OffsetRange(0, element)
+
+    def create_tracker(self, restriction: Any) -> Any:
+        return OffsetRestrictionTracker(restriction)
+
+    def restriction_size(self, element: int, restriction: Any) -> int:
+        return int(restriction.size())
+
+
+_RANGES = _Ranges()
+
+
+class Counting(beam.DoFn):  # type: ignore[misc]
+    """A splittable function that counts up to each element, and defers the rest after each number."""
+
+    def process(self, element: int, tracker: Any = beam.DoFn.RestrictionParam(_RANGES)) -> Any:
+        position = tracker.current_restriction().start
+        if tracker.try_claim(position):
+            yield position
+            tracker.defer_remainder()
+
+
+class Batching(beam.DoFn):  # type: ignore[misc]
+    """Emits the number of elements of all its bundles at their ends."""
+
+    def start_bundle(self) -> None:
+        self.total = 0
+
+    def process(self, element: int) -> Any:
+        self.total += element
+        yield from ()
+
+    def finish_bundle(self) -> Any:
+        in_window = window.IntervalWindow(0, 10)
+        yield window.WindowedValue("ended", window.Timestamp(5), [in_window])
+
+
+class Carrier:
+    """A key whose coder ignores case."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+
+class CarrierCoder(beam.coders.Coder):  # type: ignore[misc]
+    """Encodes a carrier by its code in capitals."""
+
+    def encode(self, value: Carrier) -> bytes:
+        return value.code.upper().encode()
+
+    def decode(self, encoded: bytes) -> Carrier:
+        return Carrier(encoded.decode())
+
+    def is_deterministic(self) -> bool:
+        return True
