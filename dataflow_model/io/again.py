@@ -16,8 +16,10 @@ from dataflow_model.errors import LOG, InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.arguments import with_label_hints
 from dataflow_model.io.read import ReadRows
 from dataflow_model.micros import wall_clock
+from dataflow_model.overriding import override
 from dataflow_model.plan.columns.rows import rows_of
-from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
+from dataflow_model.plan.endpoints.column_sources import ColumnSource
+from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.endpoints.wrapped import HeldSource, Listed
 from dataflow_model.plan.functions.dofn import DoFn, Retract
 from dataflow_model.plan.functions.state import ValueStateSpec
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dataflow_model.plan.columns.inferred_columns import ColumnRecord
-    from dataflow_model.plan.endpoints.sources import Known, OriginPosition
+    from dataflow_model.plan.endpoints.origins import Known, OriginPosition
     from dataflow_model.plan.functions.state_handles import ValueState
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike
@@ -82,8 +84,8 @@ class ReadingsSource(ColumnSource):
     reads_again: ClassVar[bool] = False
 
     @property
+    @override
     def contents(self) -> str:
-        """What `explain()` calls the source."""
         return f"{self.table.contents}, read every {duration_text(self.every)}"
 
     @property

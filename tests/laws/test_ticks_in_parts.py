@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.bounded.files import RowReader
 from dataflow_model.runners.engine.lifted import gathering
 from dataflow_model.testing import strategies
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dataflow_model.plan.logical.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
-    from dataflow_model.runners.engine.sources.timeline import Timeline
 
 pytestmark = [AT_THE_END_OF_TIME, pytest.mark.filterwarnings("ignore::dataflow_model.PlanWarning")]
 
@@ -146,29 +143,6 @@ def test_reading_a_tick_in_chunks_does_not_change_what_functions_with_many_outpu
         _ = (several, created) | dm.Flatten() | dm.Window.into(windowing) | dm.GroupByKey() | dm.io.Collect()
 
     check(build, size)
-
-
-@pytest.mark.parametrize("is_in_program", [False, True])
-def test_a_chunk_ends_when_its_elements_have_many_outputs(
-    monkeypatch: pytest.MonkeyPatch, *, is_in_program: bool
-) -> None:
-    held: list[int] = []
-    take_arrivals = RowReader.arrivals
-
-    def arrivals(reader: RowReader, timeline: Timeline, *, is_last: bool = True) -> dict[str, PlacedBundle]:
-        held.append(reader.held)
-        return take_arrivals(reader, timeline, is_last=is_last)
-
-    monkeypatch.setattr(RowReader, "arrivals", arrivals)
-    rows = [(0, "a", number) for number in range(1_000)]
-
-    def build(p: dm.Pipeline) -> None:
-        source = dm.Create(rows) if is_in_program else dm.Read(HeldRows(rows={"only": rows}, kind=pa.int64()))
-        _ = p | source | dm.FlatMap(lambda row: [("a", 1)] * 10) | dm.Sum.per_key() | dm.io.Collect()
-
-    ran(build, 500)
-    assert sum(held) == 10_000
-    assert max(held) < 2 * 500
 
 
 def test_a_chunk_ends_at_its_size_even_within_a_batch() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dataflow_model as dm
 from dataflow_model.plan.endpoints.message_sinks import CollectSink
-from dataflow_model.plan.endpoints.sources import ElementsSource
+from dataflow_model.plan.endpoints.program_sources import ElementsSource
 from dataflow_model.plan.functions.windowed import BundleFn, InputColumns, OutputColumns, WindowedOutput
 from dataflow_model.plan.logical.graph import Plan
 from dataflow_model.plan.logical.nodes import MAIN, Node, ParDo, Read, Ref, Write

@@ -17,7 +17,7 @@ from apache_beam.runners import pipeline_context
 from apache_beam.transforms import core
 from apache_beam.utils import proto_utils
 
-from dataflow_model.plan.endpoints.sources import ElementsSource
+from dataflow_model.plan.endpoints.program_sources import ElementsSource
 from dataflow_model.plan.functions.combine import CombineFn
 from dataflow_model.plan.functions.dofn import MapFn
 from dataflow_model.plan.logical.graph import Plan

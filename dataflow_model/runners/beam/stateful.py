@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from apache_beam.transforms import userstate
 
+from dataflow_model.overriding import override
 from dataflow_model.plan.functions.dofn import DoFn, TaggedOutput
 from dataflow_model.plan.functions.state import MapStateSpec, TimerSpec, on_timer
 from dataflow_model.plan.functions.windowed import WindowedOutput
@@ -52,8 +53,8 @@ class StatefulStageFn(OfStage, DoFn):
         """Return what travels to other processes."""
         return super().__getstate__() | {"states": None}
 
+    @override
     def start_bundle(self) -> None:
-        """Begin a bundle."""
         if self.hosted is None:
             self.states = States()
             states = self.states

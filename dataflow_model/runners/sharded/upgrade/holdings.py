@@ -11,9 +11,9 @@ import numpy as np
 from dataflow_model.runners.engine.core.cells import REOPENED
 from dataflow_model.runners.engine.grouping.stored.joined import Joined
 from dataflow_model.runners.engine.grouping.stored.unpacking import read_cells
+from dataflow_model.runners.engine.lanes.codes import codes_of
 from dataflow_model.runners.engine.lanes.ipc import from_ipc
 from dataflow_model.runners.engine.lifted.accumulators import column
-from dataflow_model.runners.engine.lifted.keys import key_codes
 from dataflow_model.runners.engine.state.key_store import head_bytes
 from dataflow_model.values import encode_key
 
@@ -87,7 +87,7 @@ def _of_partials(grouping: GroupingRecord, partials: list[tuple[bytes | None, An
         table = from_ipc(content)
         starts = column(table, "window_start")
         is_open = (column(table, "window_end") if grouping.length is None else starts + grouping.length) > watermark
-        codes, distinct = key_codes(table["key"])
+        codes, distinct = codes_of(table["key"])
         keys = list(map(encode_key, distinct.to_pylist()))
         opened_rows = zip(codes[is_open].tolist(), starts[is_open].tolist(), strict=True)
         windows.update((keys[code], start) for code, start in opened_rows)
