@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.plan.logical.stages import cut_into_stages
-from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.tasks.bound import bound_plan
-from dataflow_model.runners.sharded.tasks.program import Program
-from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
-from dataflow_model.runners.spark.batch import pending_of
-from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
-from dataflow_model.values.pickles import load
+from tests.support.bounded_jobs import run_as_job
 from tests.support.computations import scribe
 from tests.support.computations.counting import counting, values_of
 from tests.support.inputs import write_rows
@@ -27,38 +19,6 @@ from tests.support.pipelines import difference, seen
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import dataflow_model as dm
-    from dataflow_model.plan.columns.records import Record
-
-SHARDS = (0, 1)
-
-
-@attrs.frozen
-class Bounded:
-    """What a job has published."""
-
-    directory: str
-
-    def collected(self, label: str) -> list[Record]:
-        return read_collected(self.directory, label)
-
-
-def job(topology: dm.Topology, directory: str) -> Bounded:
-    """Run the tasks of a bounded job on two shards, with two buckets each."""
-    staged = bound_plan(cut_into_stages(topology.pipeline().plan()))
-    program = Program(staged, {}, SHARDS, "run", buckets=2).pack().unpack()
-    worker = ProcessCache()
-    rows = [row for work in plan_work(program, 2) for row in do_work(Task(program, worker, work.number), work)]
-    for depth in range(1, len(staged.stages) + 1):
-        shuffled = sorted(rows, key=lambda row: (row.shard, row.stage, row.bucket))
-        rows = [
-            row
-            for shard in SHARDS
-            for row in run_buckets(Task(program, worker, shard), depth, [row for row in shuffled if row.shard == shard])
-        ]
-    Publisher(program, directory).commit(0, [pending_of(row.kind, load(row.payload)) for row in rows])
-    return Bounded(directory)
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 4)), min_size=1, max_size=40))
@@ -74,7 +34,7 @@ def test_a_bounded_job_produces_what_a_stream_without_late_records_produces(
     pq.write_table(pa.table({**columns, "seen": columns["at"]}), folder / "a.parquet")
     topology = counting(folder)
     expected = scribe.run(topology)
-    actual = job(topology, str(folder / "_out"))
+    actual = run_as_job(topology.build)
     for sink in ("counts", "busiest"):
         assert values_of(actual, sink) == values_of(expected, sink)
 
@@ -87,7 +47,7 @@ def test_a_stream_in_micro_batches_and_a_bounded_job_produce_what_a_run_in_proce
     topology = counting(tmp_path / "rows")
     expected = scribe.run(topology)
     stream = Streamed(topology.build, tmp_path, most).finish()
-    bounded = job(topology, str(tmp_path / "out"))
+    bounded = run_as_job(topology.build)
     for sink in ("counts", "busiest"):
         assert len(expected.collected(sink)) > 10
         assert not difference(seen(expected.collected(sink)), seen(stream.collected(sink)))

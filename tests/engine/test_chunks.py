@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.engine.bounded.files import RowReader
 from dataflow_model.runners.engine.lanes.bundle import Bundle
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.lanes.order import of_rows
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.runners.engine.lanes.watermarks import Watermarks
-    from dataflow_model.runners.engine.sources.timeline import Timeline
     from dataflow_model.testing import TestStream
 
 scripts = test_streams(signals=SIGNALS, percentiles=(50, 90))
@@ -114,24 +111,3 @@ def _parity(pair: tuple[str, int]) -> Any:
 
 def _doubled(pair: tuple[str, int]) -> tuple[str, int]:
     return pair[0], 2 * pair[1]
-
-
-@pytest.mark.parametrize("is_in_program", [False, True])
-def test_a_chunk_ends_when_its_elements_have_many_outputs(
-    monkeypatch: pytest.MonkeyPatch, *, is_in_program: bool
-) -> None:
-    held: list[int] = []
-    take_arrivals = RowReader.arrivals
-
-    def arrivals(reader: RowReader, timeline: Timeline, *, is_last: bool = True) -> dict[str, PlacedBundle]:
-        held.append(reader.held)
-        return take_arrivals(reader, timeline, is_last=is_last)
-
-    monkeypatch.setattr(RowReader, "arrivals", arrivals)
-    p = dm.Pipeline()
-    source = dm.Create(range(1_000)) if is_in_program else dm.io.GenerateSequence(0, 1_000)
-    _ = p | source | dm.FlatMap(lambda row: [("a", 1)] * 10) | dm.Sum.per_key() | dm.io.Collect()
-    for _ in Execution.of(p.plan(), 0, rows=500).run():
-        pass
-    assert sum(held) == 10_000
-    assert max(held) < 2 * 500

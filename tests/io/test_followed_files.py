@@ -26,7 +26,6 @@ from dataflow_model.io.listing.file_identity import FileVersion
 from dataflow_model.io.parquet import parquet_source
 from dataflow_model.io.text import row_texts
 from dataflow_model.io.text.row_texts import TextFormat
-from dataflow_model.runners.sharded.feed.origins import SourceOffset
 from tests.support.folders import SCHEMA, Folder, Reader
 from tests.support.runners.local_streams import Stepped
 
@@ -217,7 +216,7 @@ def test_a_file_replaced_between_listing_and_reading_stops_the_run(tmp_path: Pat
     folder = Folder(tmp_path)
     reader = Reader(folder)
     folder.put("export", range(10))
-    [origin] = reader.source.poll(SourceOffset(), 0).origins
+    [origin] = reader.source.origins()
     assert origin.version is not None
     reader.source.check_version(origin.name, origin.version)
     folder.touch("export")

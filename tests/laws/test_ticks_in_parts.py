@@ -22,6 +22,7 @@ from tests.support.laws.held_rows import (
     HeldRows,
     check,
     grouping_twice,
+    held_by_chunks,
     held_rows,
     keeping,
     keyed,
@@ -143,6 +144,22 @@ def test_reading_a_tick_in_chunks_does_not_change_what_functions_with_many_outpu
         _ = (several, created) | dm.Flatten() | dm.Window.into(windowing) | dm.GroupByKey() | dm.io.Collect()
 
     check(build, size)
+
+
+@pytest.mark.parametrize("is_in_program", [False, True])
+def test_a_chunk_ends_when_its_elements_have_many_outputs(
+    monkeypatch: pytest.MonkeyPatch, *, is_in_program: bool
+) -> None:
+    held = held_by_chunks(monkeypatch)
+    rows = [(0, "a", number) for number in range(1_000)]
+
+    def build(p: dm.Pipeline) -> None:
+        source = dm.Create(rows) if is_in_program else dm.Read(HeldRows(rows={"only": rows}, kind=pa.int64()))
+        _ = p | source | dm.FlatMap(lambda row: [("a", 1)] * 10) | dm.Sum.per_key() | dm.io.Collect()
+
+    ran(build, 500)
+    assert sum(held) == 10_000
+    assert max(held) < 2 * 500
 
 
 def test_a_chunk_ends_at_its_size_even_within_a_batch() -> None:

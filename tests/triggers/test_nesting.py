@@ -9,7 +9,6 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
-from dataflow_model.runners.sharded.tasks.unpicklable import unpicklable_element, unpicklable_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,10 +74,3 @@ def test_a_value_that_is_nested_too_deep_for_pickle_is_reported_with_that_reason
     _ = p | dm.Create([1]) | dm.Map(deep) | dm.GroupByKey() | "out" >> dm.io.Collect()
     with pytest.raises((InvalidType, PlanError), match=r"RecursionError(?s:.*)\nHint: the value is nested too deep"):
         p.run().wait_until_finish()
-
-
-def test_the_hint_for_a_lack_of_memory_is_about_memory() -> None:
-    for error in (unpicklable_element("out", [], MemoryError()), unpicklable_state("out", MemoryError())):
-        assert "out of memory" in str(error)
-        assert "lock" not in str(error)
-    assert "a lock, an open file" in str(unpicklable_element("out", [], TypeError("cannot pickle")))

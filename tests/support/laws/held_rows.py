@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.plan.watermarks.estimators import Arrival
+    from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
+    from dataflow_model.runners.engine.sources.timeline import Timeline
 
 __all__ = [
     "COMBINERS",
@@ -35,6 +37,7 @@ __all__ = [
     "SortedRows",
     "check",
     "grouping_twice",
+    "held_by_chunks",
     "held_rows",
     "keeping",
     "keyed",
@@ -204,17 +207,22 @@ def open_at_a_time(count: int) -> Iterator[None]:
         yield
 
 
+def held_by_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of elements of each chunk of the runs that follow."""
+    held: list[int] = []
+    take_arrivals = files.RowReader.arrivals
+
+    def arrivals(reader: files.RowReader, timeline: Timeline, *, is_last: bool = True) -> dict[str, PlacedBundle]:
+        held.append(reader.held)
+        return take_arrivals(reader, timeline, is_last=is_last)
+
+    monkeypatch.setattr(files.RowReader, "arrivals", arrivals)
+    return held
+
+
 def most_held(source: HeldRows) -> int:
     """Return the greatest number of rows that a run in parts of six rows has read and not run."""
-    held = 0
-    arrivals = files.RowReader.arrivals
-
-    def watched(reader: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal held
-        held = max(held, reader.held)
-        return arrivals(reader, *arguments, **options)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files.RowReader, "arrivals", watched)
+        held = held_by_chunks(patch)
         ran(lambda p: keyed(p, source) | dm.Window.into(dm.FixedWindows(10)) | dm.Count.per_key() | dm.io.Collect(), 6)
-    return held
+    return max(held)
