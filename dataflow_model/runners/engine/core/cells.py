@@ -243,10 +243,23 @@ class CellTable:
 
     def recycle(self) -> None:
         """Make the closed slots available again; call this when nothing refers to them any more."""
+        if self.used == 0:  # after `shrink` there are no slots
+            self.freed_count = 0
         for index in range(self.freed_count):
             self.free[self.free_count] = self.freed[index]
             self.free_count += 1
         self.freed_count = 0
+
+    def shrink(self) -> None:
+        """Release the memory of all slots, each of which is closed; which keys have changed stays known."""
+        self.used = self.free_count = 0
+        size = self.capacity = _FIRST_CAPACITY
+        self.rows = column(size * self.width, _NONE)
+        self.divide()
+        self.heads = column(2 * size, _NONE)
+        self.free = column(size)
+        self.freed = column(size)
+        self.trees = SearchTrees()
 
     def clear(self) -> None:
         """Free all slots at once, and forget all keys; the columns keep their length."""
@@ -385,7 +398,7 @@ class CellTable:
         self.divide()
         self.free = lengthened(self.free, size)
         self.freed = lengthened(self.freed, size)
-        self.keys_freed = lengthened(self.keys_freed, size)
+        self.keys_freed = lengthened(self.keys_freed, max(size, len(self.keys_freed)))
         if len(self.trees.root_of) > 0:
             self.trees.reserve(len(self.cells_of_key), size)
         self.heads = column(2 * size, _NONE)

@@ -241,6 +241,12 @@ class GroupingMachine:
         for domain in range(self.domains):
             self.trees.now[domain] = clock if domain == _CLOCK_DOMAIN else watermark
 
+    def shrink(self) -> None:
+        """Release the memory of the cells if the input has ended and all are closed; their logs can still be read."""
+        if self.watermark == self.infinity and self.cells.live == 0:
+            self.cells.shrink()
+            self.schedule.forget()
+
     def recycle(self) -> None:
         """Clear the logs, which the caller has read, and make the slots and entries in them available again."""
         self.emission.clear()

@@ -67,13 +67,17 @@ class Schedule:
         self.timestamp_combiner = rules.timestamp_combiner
         self.merges = rules.merges
         self.closes_always = rules.closes_always
-        self.queues = [DeadlineQueue() for _ in range(domains)]
-        self.holds = DeadlineQueue()
+        self.forget()
         self.collected: array[int] = column(_SCRATCH)
         self.collected_count = 0
         self.reopened: array[int] = column(_SCRATCH)
         self.reopened_count = 0
         self.holds_back = True
+
+    def forget(self) -> None:
+        """Empty all queues; no cell may be open."""
+        self.queues = [DeadlineQueue() for _ in range(self.domains)]
+        self.holds = DeadlineQueue()
 
     # Times of one cell ---------------------------------------------------------------------------------------------
 

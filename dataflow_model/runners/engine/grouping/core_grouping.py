@@ -297,6 +297,7 @@ class CoreGrouping:
             shown = self.keys.shown_by_pane(self.machine.log, self.numbers, looks, live, panes)
         self._fold()
         values = self.fold.emitted if self.kernels is None else self.kernels.values()
+        self.machine.shrink()  # before the panes are put in order, which takes as much memory again
         return self._ordered(values, shown, hold)
 
     def peek(self, slot: int) -> Any:
