@@ -10,6 +10,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import check_trigger
+from tests.support.triggers.odd import IsOdd
 
 WAITS = pytest.mark.slow
 pytestmark = pytest.mark.usefixtures("cases_of_the_profile")
@@ -171,19 +172,6 @@ def test_by_default_a_trigger_without_on_merge_is_checked_on_windows_that_do_not
 
 def test_a_trigger_may_use_the_value_of_a_combiner() -> None:
     check_trigger(dm.Repeatedly(IsOdd()), combine=dm.Sum())
-
-
-@attrs.frozen
-class IsOdd(dm.Trigger):
-    """Fires when the value is odd."""
-
-    def on_element(self, context: Any) -> None:
-        if context.peek_value() % 2:
-            context.trigger()
-            context.done()
-
-    def on_merge(self, context: Any) -> None:
-        pass
 
 
 def test_a_check_without_elements_is_refused() -> None:

@@ -22,6 +22,7 @@ from dataflow_model.testing.proving.proof import _check_in_process
 from dataflow_model.testing.proving.proof_runs import Subject
 from tests.support.laws.examples import share_of_cases
 from tests.support.spec.windows_of_users import ValidUntilNext
+from tests.support.triggers.odd import IsOdd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -170,19 +171,6 @@ def test_the_probes_do_not_disturb_a_trigger_that_uses_values() -> None:
         return elements | windowed().trigger(dm.Repeatedly(IsOdd())) | dm.Sum.per_key()
 
     prove(odd, DATA, examples=20)
-
-
-@attrs.frozen
-class IsOdd(dm.Trigger):
-    """Fires when the value is odd."""
-
-    def on_element(self, context: Any) -> None:
-        if context.peek_value() % 2:
-            context.trigger()
-            context.done()
-
-    def on_merge(self, context: Any) -> None:
-        pass
 
 
 # What breaks ---------------------------------------------------------------------------------------------------------

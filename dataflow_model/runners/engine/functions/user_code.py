@@ -6,12 +6,13 @@ passes: the functions here raise it in place of the error that they would return
 
 from __future__ import annotations
 
+import abc
 import linecache
 import pathlib
 import sysconfig
 import traceback
 import types
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import attrs
 
@@ -76,22 +77,40 @@ def batch_error(error: BaseException, label: str, count: int, first: Any, *, hin
     return _report(error, f"  transform: {label!r}\n  elements: {count}, the first of them {shown(first)}", hint)
 
 
+class _Reporting(abc.ABC):
+    """A context that raises a `UserCodeError` in place of some exceptions.
+
+    These are classes because `contextlib.contextmanager` mistakes a `RuntimeError` from a `StopIteration` for its own.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Enter the context."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the context."""
+        if error is not None:
+            self._replace(error)
+
+    @abc.abstractmethod
+    def _replace(self, error: BaseException) -> None:
+        """Raise an error in place of an exception, or nothing to let it pass."""
+
+
 @attrs.frozen
-class at_window:  # noqa: N801 - a context manager
+class at_window(_Reporting):  # noqa: N801 - a context manager
     """Report exceptions of a combiner or a trigger for a window, without an element."""
 
     label: str
     key: Any
     window: Window
 
-    def __enter__(self) -> None:
-        """Enter the context."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Raise a `UserCodeError` in place of the exception."""
-        if error is not None and not isinstance(error, UserCodeError):
+    def _replace(self, error: BaseException) -> None:
+        if not isinstance(error, UserCodeError):
             where = f"  transform: {self.label!r}\n  key: {shown(self.key)}, window: {self.window!r}"
             raise _report(error, where, None) from error
 
@@ -112,25 +131,15 @@ def _report(error: BaseException, where: str, hint: str | None) -> UserCodeError
 
 
 @attrs.frozen
-class life_cycle:  # noqa: N801 - a context manager
-    """Report exceptions of a step in the life of a function, such as `setup`, with the transform's label.
-
-    This is a class because `contextlib.contextmanager` mistakes a `RuntimeError` from a `StopIteration` for its own.
-    """
+class life_cycle(_Reporting):  # noqa: N801 - a context manager
+    """Report exceptions of a step in the life of a function, such as `setup`, with the transform's label."""
 
     label: str
     step: str
 
-    def __enter__(self) -> None:
-        """Enter the context."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Raise a `UserCodeError` in place of an exception that is not ours."""
-        if error is not None:
-            end_fork(error)
-        if error is not None and not isinstance(error, DataflowError) and not is_interrupt(error):
+    def _replace(self, error: BaseException) -> None:
+        end_fork(error)
+        if not isinstance(error, DataflowError) and not is_interrupt(error):
             text = encodable(_where(error))
             raise UserCodeError(
                 f"{text}\n  transform: {self.label!r}, in its {self.step}()",
@@ -139,7 +148,7 @@ class life_cycle:  # noqa: N801 - a context manager
 
 
 @attrs.frozen
-class source_calls:  # noqa: N801 - a context manager
+class source_calls(_Reporting):  # noqa: N801 - a context manager
     """Report exceptions of a method of a source, if code of the user's reads it, with the label and the method.
 
     Attributes:
@@ -152,13 +161,7 @@ class source_calls:  # noqa: N801 - a context manager
     method: str
     is_users: bool
 
-    def __enter__(self) -> None:
-        """Enter the context."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Raise a `UserCodeError` in place of an exception that is not ours."""
+    def _replace(self, error: BaseException) -> None:
         if self.is_users and isinstance(error, Exception) and not isinstance(error, DataflowError):
             raise UserCodeError(
                 encodable(f"{_where(error)}\n  source: {self.label!r}, in its {self.method}()"), hint=_SOURCE_HINT
@@ -166,7 +169,7 @@ class source_calls:  # noqa: N801 - a context manager
 
 
 @attrs.frozen
-class exits_reported:  # noqa: N801 - a context manager
+class exits_reported(_Reporting):  # noqa: N801 - a context manager
     """Report what would end the program, such as `SystemExit`; all other exceptions pass.
 
     It stands around user code that has no element, such as sources and sinks, and around everything that a run does. A
@@ -178,16 +181,9 @@ class exits_reported:  # noqa: N801 - a context manager
 
     label: str | None = None
 
-    def __enter__(self) -> None:
-        """Enter the context."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Raise a `UserCodeError` in place of what is no `Exception`."""
-        if error is not None:
-            end_fork(error)
-        if error is not None and not isinstance(error, Exception) and not is_interrupt(error):
+    def _replace(self, error: BaseException) -> None:
+        end_fork(error)
+        if not isinstance(error, Exception) and not is_interrupt(error):
             where = "" if self.label is None else f"\n  transform: {self.label!r}"
             raise UserCodeError(encodable(_where(error)) + where, hint=_EXIT_HINT) from error
 
