@@ -1,7 +1,7 @@
 // How the search of the site ranks pages: first those that explain, then those that list.
 // A page whose title has the word comes before pages whose text has it.
 const PLACES = [
-  [/^(what|where|when|how|watermarks|four_questions|io|runners|testing|state|glossary)$/, 10],
+  [/^(what|where|when|how|watermarks|four_questions|io|joins|runners|testing|state|glossary)$/, 10],
   [/^(getting_started|tutorial|production|watching|upgrade|exactly_once|computations)$/, 6],
   [/^recipes\//, 8],
   [/^(changelog|contributing|design|departures|readme|flights|faults|speed)$/, -6],
