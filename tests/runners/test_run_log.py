@@ -190,11 +190,11 @@ def test_a_source_without_a_watermark_is_reported_once_at_the_second_check() -> 
     silent, [message], again = looks(p.plan(), SILENT, SILENT, SILENT)
     assert (silent, again) == ([], [])
     assert message == (
-        "no watermark of 'second' yet, from which 3 elements have been read: it keeps all windows at 'counts' open, "
-        "although 'first' is at 2013-01-01T10:00:00Z"
+        "no watermark of 'second' yet, from which 3 elements have been read: 'counts' waits for it, although 'first' "
+        "is at 2013-01-01T10:00:00Z; a source that is silent for long needs watermark=dm.WallTime(…)"
     )
     ended = {**SILENT, "first": dm.MAX_TIMESTAMP}
-    assert [message[-17:] for [message] in looks(p.plan(), ended, ended)[1:]] == ["'first' has ended"]
+    assert ["although 'first' has ended;" in message for [message] in looks(p.plan(), ended, ended)[1:]] == [True]
 
 
 def test_a_source_whose_watermark_advances_between_checks_is_not_reported() -> None:
@@ -213,6 +213,16 @@ def test_sources_that_no_windows_wait_for_are_not_reported() -> None:
     _ = (first, second) | dm.Flatten() | "everywhere" >> dm.Count.globally()
     _ = second | "look up" >> dm.Map(lambda element, _: element, dm.AsList(first))  # which is static
     assert looks(p.plan(), SILENT, SILENT) == [[], []]
+
+
+@pytest.mark.parametrize("join", [dm.Join.as_of(), dm.Join.left(within=5)], ids=repr)
+def test_a_side_of_a_join_that_the_other_one_waits_for_is_reported(join: Any) -> None:
+    p = dm.Pipeline()
+    sides = p | "first" >> dm.Create([("k", 1)]), p | "second" >> dm.Create([("k", 2)])
+    _ = sides | "join" >> join
+    [_, [message]] = looks(p.plan(), SILENT, SILENT)
+    assert message.startswith("no watermark of 'second' yet")
+    assert "'join/partners' waits for it" in message
 
 
 def test_a_changing_side_input_that_elements_wait_for_is_reported() -> None:
@@ -242,7 +252,7 @@ def test_a_followed_folder_that_stays_empty_and_keeps_windows_open_is_reported(
     p = dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint"))
     _ = merged(p, *sources) | dm.io.Collect()
     result = p.run()
-    message = "has no watermark of 'second' yet, from which 0 elements have been read: it keeps all windows at 'counts'"
+    message = "has no watermark of 'second' yet, from which 0 elements have been read: 'counts' waits for it"
     try:
         wait_for(result, lambda: any(message in record.getMessage() for record in caplog.records))
     finally:

@@ -1,4 +1,4 @@
-"""Sources from which nothing has arrived yet, so that they keep the windows of other sources open."""
+"""Sources from which nothing has arrived yet, so that they hold back what waits for their watermark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo, Read
 from dataflow_model.plan.logical.stages import changing_sides
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_instant
+from dataflow_model.triggers import TimeDomain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -53,7 +54,8 @@ class SilentSources:
                     reached = "has ended" if known[other] == MAX_TIMESTAMP else f"is at {format_instant(known[other])}"
                     messages.append(
                         f"no watermark of {source!r} yet, from which {report.transforms[source].elements_out:,} "
-                        f"elements have been read: it keeps all windows at {label!r} open, although {other!r} {reached}"
+                        f"elements have been read: {label!r} waits for it, although {other!r} {reached}; a source that "
+                        "is silent for long needs watermark=dm.WallTime(…)"
                     )
         return messages
 
@@ -61,7 +63,8 @@ class SilentSources:
 def awaited_sources(plan: Plan) -> Mapping[str, list[str]]:
     """Return the labels of the transforms that wait for watermarks, each with those of the sources that they wait for.
 
-    Transforms in the global window are left out, where nothing ends before the input does.
+    In the global window, where nothing ends before the input does, only functions with event-time timers wait, such as
+    those of joins.
 
     Example:
         >>> import dataflow_model as dm
@@ -81,7 +84,11 @@ def awaited_sources(plan: Plan) -> Mapping[str, list[str]]:
         read = dict.fromkeys(source for ref in node.inputs for source in sources[ref.label])
         sources[node.label] = list(read)
         has_changing_side = isinstance(node, ParDo) and node.has_side_among(changing)
-        is_keyed = isinstance(node, GroupByKeyAndWindow) or (isinstance(node, ParDo) and node.is_stateful)
-        if has_changing_side or (is_keyed and not plan.strategy(node.inputs[0]).window_fn.is_global):
+        is_stateful = isinstance(node, ParDo) and node.is_stateful
+        waits = isinstance(node, ParDo) and any(
+            timer.domain is TimeDomain.EVENT_TIME for timer in node.declaration.timers.values()
+        )
+        ends = not plan.strategy(node.inputs[0]).window_fn.is_global
+        if has_changing_side or waits or (ends and (is_stateful or isinstance(node, GroupByKeyAndWindow))):
             awaited[node.label] = list(read)
     return awaited
