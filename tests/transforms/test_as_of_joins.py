@@ -18,6 +18,7 @@ from dataflow_model.testing import TestStream
 from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from dataflow_model.transforms.joining.as_of_joins import AsOf
 from tests.support.hosts import on_hosts, runner_on
+from tests.support.joined_sides import Move, bare, is_left, is_right, joined, scripted
 from tests.support.retractions.accounts import Account, run
 
 if TYPE_CHECKING:
@@ -34,40 +35,6 @@ MODES: dict[str, dm.WindowInto] = {
     "at once": EVERYWHERE.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting(),
 }
 FORMS: dict[str, Callable[..., dm.Join[Any, Any]]] = {"inner": dm.Join.as_of, "left": dm.Join.left_as_of}
-Move = tuple[str, int, int]
-"""What happens: an element of the left or right side, or a watermark; its event time, and its value."""
-
-
-def is_left(pair: tuple[str, tuple[str, int]]) -> bool:
-    return pair[1][0] == "left"
-
-
-def is_right(pair: tuple[str, tuple[str, int]]) -> bool:
-    return pair[1][0] == "right"
-
-
-def bare(pair: Any) -> Any:
-    return pair[0], pair[1][1]
-
-
-def scripted(moves: list[Move]) -> TestStream:
-    script, watermark = TestStream(), 0
-    for what, at, value in moves:
-        if what == "watermark":
-            watermark = max(watermark, at)
-            script = script.watermark(watermark)
-        else:
-            script = script.add((what, value), at, key="ab"[value % 2])
-    return script
-
-
-def joined(p: dm.Pipeline, moves: list[Move], join: Any, windowing: dm.WindowInto) -> Any:
-    elements = p | "script" >> scripted(moves)
-    sides = []
-    for name, belongs in (("left", is_left), ("right", is_right)):
-        side = elements | f"{name} only" >> dm.Filter(belongs) | f"{name} values" >> dm.Map(bare)
-        sides.append(side | f"in {name} windows" >> windowing)
-    return tuple(sides) | "join" >> join
 
 
 def row_by_hand(rows: dict[int, int], at: int, direction: Direction, within: int | None) -> tuple[int, int] | None:
