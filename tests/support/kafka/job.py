@@ -2,7 +2,8 @@
 
 Usage: python -m tests.support.kafka.job SERVERS FROM TO FOLDER STEP MARKS. STEP is one of `STEPS`, at which the program
 is killed in the second micro-batch that it publishes. With `go on` in place of a step, it reads what is there and ends;
-with `follow`, it goes on until somebody kills it.
+with `follow`, it goes on until somebody kills it. If there are files in the folder `history` beside the checkpoint, it
+reads these up to `SEAM`, and then the topic from there on.
 """
 
 from __future__ import annotations
@@ -26,12 +27,18 @@ from tests.support.settings import REPOSITORY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ROWS", "STEPS", "job_command", "run_job"]
+__all__ = ["HISTORY", "NUMBERS", "ROWS", "SEAM", "SECOND", "STEPS", "job_command", "run_job"]
 
 OF_KAFKA: Final = ("among the rows", "before the mark", "before the commit", "after the commit")
 STEPS: Final = (*(point for point in faults.POINTS if not point.endswith("_state")), *OF_KAFKA)
 """There is no state, since nothing is grouped."""
 ROWS: Final = pa.schema({"n": pa.int64(), "draw": pa.float64()})
+HISTORY: Final = "history"
+NUMBERS: Final = pa.schema({"at": pa.int64(), "n": pa.int64()})
+"""The columns of the files, and the fields of the messages behind them: a number, and the time of so many seconds."""
+SECOND: Final = 1_000_000
+SEAM: Final = 5
+"""The second from which on rows are those of the topic."""
 _ROWS_PER_BATCH: Final = 3
 _ROWS_FOLLOWED: Final = 500
 """The same where nothing is killed at a step, so that the program keeps up."""
@@ -101,7 +108,17 @@ class _Producer(confluent_kafka.Producer):
 
 
 def _draw(row: Any) -> dict[str, Any]:
-    return {"n": int(row.value), "draw": random.random()}
+    number = row.n if hasattr(row, "n") else int(row.value)
+    return {"n": number, "draw": random.random()}
+
+
+def _read(servers: str, source: str, history: Path) -> Any:
+    if not history.exists():
+        return dm.io.ReadKafka(source, bootstrap_servers=servers)
+    files = dm.io.ReadParquet(history, event_time="at")
+    fields: dict[str, Any] = {"value": "json", "schema": NUMBERS, "event_time": "at"}
+    live = dm.io.ReadKafka(source, bootstrap_servers=servers, **fields)
+    return dm.io.Then(files, live, at=dm.EventTime(SEAM * SECOND))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -113,7 +130,7 @@ def main(arguments: Sequence[str]) -> None:
     rows = _ROWS_PER_BATCH if step in STEPS else _ROWS_FOLLOWED
     runner = dm.LocalRunner(checkpoint=Path(folder, "checkpoint"), max_rows_per_batch=rows)
     p = dm.Pipeline(runner=runner)
-    drawn = p | dm.io.ReadKafka(source, bootstrap_servers=servers) | dm.Map(_draw)
+    drawn = p | _read(servers, source, Path(folder, HISTORY)) | dm.Map(_draw)
     options: dict[str, Any] = {"schema": ROWS, "marks": marks}
     _ = drawn | "out" >> dm.io.WriteKafka(target, bootstrap_servers=servers, **options)
     (p.run() if step == "follow" else p.run(until="drained")).wait_until_finish()

@@ -67,9 +67,18 @@ def send(servers: str, topic: str, rows: Iterable[dict[str, Any]], *, commits: b
         (producer.commit_transaction if commits else producer.abort_transaction)(_PATIENCE)
 
 
-def messages_in(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:
-    """Return all messages of a topic, in the order of each partition, once no transaction is open any more."""
-    ends = _ends_once_settled(servers, topic)
+def messages_in(
+    servers: str, topic: str, *, isolation: str = "read_committed", is_settled: bool = True
+) -> list[Message]:
+    """Return all messages of a topic, in the order of each partition.
+
+    Args:
+        servers: the broker.
+        topic: the topic.
+        isolation: whose messages are among them.
+        is_settled: whether no transaction may be open any more; otherwise, messages up to the first one are returned.
+    """
+    ends = _ends(servers, topic, is_settled=is_settled)
     options: dict[str, Any] = {
         "bootstrap.servers": servers,
         "group.id": uuid.uuid4().hex,
@@ -96,8 +105,14 @@ def messages_in(servers: str, topic: str, *, isolation: str = "read_committed") 
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))
 
 
-def _ends_once_settled(servers: str, topic: str) -> dict[int, int]:
-    """Return where partitions end, once readers of committed messages see all: a little later than a commit returns."""
+def _ends(servers: str, topic: str, *, is_settled: bool) -> dict[int, int]:
+    """Return where partitions end for readers of committed messages.
+
+    Args:
+        servers: the broker.
+        topic: the topic.
+        is_settled: whether to wait until these see all: a little later than a commit returns.
+    """
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     partitions = admin.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
     latest: Any = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
@@ -110,7 +125,7 @@ def _ends_once_settled(servers: str, topic: str) -> dict[int, int]:
             }
             for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
         ]
-        if ends[0] == ends[1]:
-            return ends[0]
+        if ends[0] == ends[1] or not is_settled:
+            return ends[1]
         assert time.monotonic() < deadline, f"a transaction in {topic} is still open"
         time.sleep(0.02)
