@@ -1,9 +1,10 @@
 """What reading from Kafka costs, and how long a message takes through a stream: `python -m benchmarks kafka`.
 
 On a broker on this machine, which `python -m scripts.servers get kafka` fetches once. **Reading**: processor time for
-each message of 100 bytes, of a bounded run and of the client's `consume()` alone, by turns. **Latency**: messages are
-written at a rate; a stream in process numbers those of each of 100 keys, and writes them to another topic; from
-writing a message to reading its result as a consumer of committed messages, by one clock.
+each message of 100 bytes, of a bounded run and of the client's `consume()` alone, by turns; once the values are bytes,
+once JSON with four fields. **Latency**: messages are written at a rate; a stream in process numbers those of each of
+100 keys, and writes them to another topic; from writing a message to reading its result as a consumer of committed
+messages, by one clock.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ from rich.table import Table
 
 import dataflow_model as dm
 from benchmarks.discard import Discard
-from benchmarks.kafka_traffic import NumberingProcess, Traffic, consumed, fill
+from benchmarks.kafka_traffic import FIELDS, NumberingProcess, Traffic, consumed, fill, numbered, object_of
 from scripts import servers
 from tests.support.kafka.broker import running_broker
 from tests.support.kafka.topics import new_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Latency", "Reading", "main"]
 
 _JAVA: Final = Path(__file__).resolve().parents[1] / "scripts/java.sh"
 _RESULTS: Final = Path(__file__).resolve().parent / "results_kafka.json"
 _PARTITIONS: Final = 2
+_VALUES: Final = ("bytes", "json")
+_NAMES: Final = {"bytes": "kafka_read", "json": "kafka_read_json"}
+"""The names of the figures, by what values are read as."""
 
 
 @attrs.frozen
@@ -44,13 +48,15 @@ class Reading:
     """Processor time for each message, in microseconds: the medians of the runs, and ours above the client's.
 
     Attributes:
+        value: what values are read as.
         messages: how many were read in each run.
         consume_us: of the client's `consume()`.
         ours_us: of a bounded run that reads and discards them.
-        above_us: the difference, whose target is 3.
+        above_us: the difference, whose target is 3 for bytes.
         load: of the machine, as the average of the last minute; above its number of cores, figures mean little.
     """
 
+    value: str
     messages: int
     consume_us: float
     ours_us: float
@@ -93,25 +99,26 @@ def main(arguments: list[str] | None = None) -> int:
     java = subprocess.run([_JAVA, "find"], capture_output=True, text=True, check=True).stdout.strip()
     jars = servers.get("kafka")
     with tempfile.TemporaryDirectory() as folder, running_broker(Path(folder), java, jars) as broker:
-        reading = measure_reading(broker.servers, options.messages, options.repeats)
+        readings = [measure_reading(broker.servers, value, options.messages, options.repeats) for value in _VALUES]
         latency = measure_latency(broker.servers, options.rate, options.seconds)
     console = Console()
-    console.print(_table(reading, latency))
-    results = {"kafka_read": attrs.asdict(reading), "kafka_latency": attrs.asdict(latency)}
+    console.print(_table(readings, latency))
+    results = {_NAMES[reading.value]: attrs.asdict(reading) for reading in readings}
+    results["kafka_latency"] = attrs.asdict(latency)
     options.output.write_text(json.dumps(results, indent=2) + "\n")
     return int(not latency.complete)
 
 
-def measure_reading(bootstrap: str, messages: int, repeats: int) -> Reading:
-    """Read messages by turns with the client alone, and in a bounded run."""
+def measure_reading(bootstrap: str, value: str, messages: int, repeats: int) -> Reading:
+    """Read messages by turns with the client alone, and in a bounded run that reads their values as bytes or JSON."""
     topic = new_topic(bootstrap, partitions=_PARTITIONS)
-    fill(bootstrap, topic, messages)
+    fill(bootstrap, topic, messages, numbered if value == "bytes" else object_of)
     times: dict[str, list[float]] = {"consume": [], "ours": []}
     for _ in range(repeats):
         times["consume"].append(_processor_time(lambda: consumed(bootstrap, topic, messages)))
-        times["ours"].append(_processor_time(lambda: _read(bootstrap, topic)))
+        times["ours"].append(_processor_time(lambda: _read(bootstrap, topic, value)))
     consume, ours = (statistics.median(taken) / messages * 1e6 for taken in times.values())
-    return Reading(messages, round(consume, 2), round(ours, 2), round(ours - consume, 2), _load())
+    return Reading(value, messages, round(consume, 2), round(ours, 2), round(ours - consume, 2), _load())
 
 
 def measure_latency(bootstrap: str, rate: int, seconds: float) -> Latency:
@@ -130,9 +137,10 @@ def measure_latency(bootstrap: str, rate: int, seconds: float) -> Latency:
     return Latency(rate, len(taken), p50, p95, p99, traffic.is_complete, _load())
 
 
-def _read(bootstrap: str, topic: str) -> None:
+def _read(bootstrap: str, topic: str, value: str) -> None:
     p = dm.Pipeline()
-    read = dm.io.ReadKafka(topic, bootstrap_servers=bootstrap, event_time=None, end="latest")
+    fields: dict[str, Any] = {} if value == "bytes" else {"value": value, "schema": FIELDS}
+    read = dm.io.ReadKafka(topic, bootstrap_servers=bootstrap, event_time=None, end="latest", **fields)
     _ = p | read | dm.Write(Discard())
     p.run().wait_until_finish()
 
@@ -148,12 +156,15 @@ def _load() -> float:
     return round(os.getloadavg()[0], 1)
 
 
-def _table(reading: Reading, latency: Latency) -> Table:
+def _table(readings: Sequence[Reading], latency: Latency) -> Table:
     table = Table(title=f"Kafka, on a machine with {os.cpu_count()} cores")
     for heading in ("what", "figure", "target", "load"):
         table.add_column(heading, justify="left" if heading == "what" else "right")
-    table.add_row("consume(), µs a message", f"{reading.consume_us:.2f}", "", f"{reading.load:g}")
-    table.add_row("kafka_read above it, µs a message", f"{reading.above_us:.2f}", "3", f"{reading.load:g}")
+    for reading in readings:
+        target = "3" if reading.value == "bytes" else ""
+        table.add_row(f"consume(), {reading.value}, µs a message", f"{reading.consume_us:.2f}", "", f"{reading.load:g}")
+        name = f"{_NAMES[reading.value]} above it, µs a message"
+        table.add_row(name, f"{reading.above_us:.2f}", target, f"{reading.load:g}")
     for name, figure, target in (
         ("p50", latency.p50_ms, "30"),
         ("p95", latency.p95_ms, "60"),

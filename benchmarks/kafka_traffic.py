@@ -8,14 +8,19 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 import dataflow_model as dm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.synchronize import Event
 
-__all__ = ["NumberingProcess", "Traffic", "consumed", "fill"]
+__all__ = ["FIELDS", "NumberingProcess", "Traffic", "consumed", "fill", "numbered", "object_of"]
+
+FIELDS: Final = pa.schema({"number": pa.int64(), "delay": pa.float64(), "carrier": pa.string(), "padding": pa.string()})
+"""The fields of values in JSON."""
 
 _KEYS: Final = 100
 _BYTES: Final = 100
@@ -27,13 +32,24 @@ _RESULT: Final = struct.Struct("<qdq")
 """The same, and its number among those of its key."""
 
 
-def fill(servers: str, topic: str, messages: int) -> None:
-    """Write messages of 100 bytes."""
+def numbered(number: int) -> bytes:
+    """Return a value of 100 bytes."""
+    return b"%0*d" % (_BYTES, number)
+
+
+def object_of(number: int) -> bytes:
+    """Return a value of 100 bytes in JSON, with the fields in `FIELDS`."""
+    value = b'{"number": %d, "delay": %.1f, "carrier": "UA", "padding": "' % (number, number % 1_000 / 10)
+    return value.ljust(_BYTES - 2, b"x") + b'"}'
+
+
+def fill(servers: str, topic: str, messages: int, value: Callable[[int], bytes] = numbered) -> None:
+    """Write messages of 100 bytes, each with the value that is made of its number."""
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "log_level": 0})
     for number in range(messages):
         while True:
             try:
-                producer.produce(topic, value=b"%0*d" % (_BYTES, number), key=b"%d" % (number % _KEYS))
+                producer.produce(topic, value=value(number), key=b"%d" % (number % _KEYS))
                 break
             except BufferError:
                 producer.flush(_PATIENCE)

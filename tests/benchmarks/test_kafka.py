@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from benchmarks.kafka_traffic import Traffic
+from benchmarks.kafka_traffic import FIELDS, Traffic, numbered, object_of
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,11 @@ def test_a_lost_or_repeated_message_is_noticed(results: list[tuple[int, int, int
     traffic = Traffic.__new__(Traffic)
     traffic._written, traffic._results = 3, results
     assert traffic.is_complete is is_complete
+
+
+def test_values_have_100_bytes_and_those_in_json_the_fields() -> None:
+    for number in (0, 7, 999_999):
+        assert len(numbered(number)) == len(object_of(number)) == 100
+        value = json.loads(object_of(number))
+        assert value.keys() == set(FIELDS.names)
+        assert value["number"] == number
