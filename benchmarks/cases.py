@@ -227,6 +227,15 @@ BENCHMARKS: Final = {
             needs="polars",
         ),
         _local(
+            "local_upserts",
+            "upserts of all rows into SQLite, executemany of the same rows",
+            "upserts",
+            "executemany",
+            2,
+            keys=20_000,
+            scale=0.1,
+        ),
+        _local(
             "local_hot_keys",
             "sum with the default trigger, nine rows of ten on one key; all keys alike",
             "hot_key",

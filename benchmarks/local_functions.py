@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import dataflow_model as dm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 __all__ = [
     "BUCKETS",
@@ -22,6 +26,7 @@ __all__ = [
     "scaled",
     "scaled_columns",
     "total_of",
+    "write_sums_of_table",
 ]
 
 BUCKETS: Final = 100
@@ -49,6 +54,14 @@ def hot_pair(row: Any) -> tuple[int, int]:
 def total_of(pair: tuple[int, Summary]) -> tuple[int, int]:
     """Return a key and the sum of its values."""
     return pair[0], pair[1].value
+
+
+def write_sums_of_table(database: Path, out: Path) -> None:
+    """Write the sum of the values of each key in a table to Parquet, with instants as part of what is summed."""
+    summed = "SELECT key, sum(value + CAST(substr(event_time, 21) AS INTEGER)) FROM events GROUP BY key"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        keys, sums = zip(*connection.execute(summed), strict=True)
+    pq.write_table(pa.table({"key": keys, "value": sums}), out / "sums.parquet")
 
 
 def doubled(pair: tuple[int, int]) -> tuple[int, int]:

@@ -13,7 +13,17 @@ import pyarrow as pa
 
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
-from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled, scaled, scaled_columns, words_of
+from benchmarks.local_functions import (
+    Statistics,
+    Summary,
+    as_pair,
+    buckets,
+    doubled,
+    scaled,
+    scaled_columns,
+    words_of,
+    write_sums_of_table,
+)
 from benchmarks.triggered import WINDOWS, arriving, arriving_rows, windowing
 
 if TYPE_CHECKING:
@@ -40,6 +50,7 @@ __all__ = [
     "sessions",
     "stateful",
     "triggered",
+    "upserts",
     "user_trigger",
     "vectorized",
     "words",
@@ -169,6 +180,16 @@ def csv_sums(events: Events, out: Path) -> None:
 def json_sums(events: Events, out: Path) -> None:
     """Do the same with a file of JSON lines."""
     on_time(events, out, read=dm.io.ReadJson(events.json, event_time="event_time", watermark=DELAY))
+
+
+def upserts(events: Events, out: Path) -> None:
+    """Write all rows to a table of SQLite."""
+    database = out / "table.db"
+    out.mkdir()
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        rows = pipeline | _read(events)
+        _ = rows | dm.io.WriteTable(f"sqlite:///{database}", table="events", keys=("event_time", "key"))
+    write_sums_of_table(database, out)
 
 
 def python(events: Events, out: Path, workers: int = 1) -> None:

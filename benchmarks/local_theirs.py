@@ -12,8 +12,10 @@ the same cells, and a hot key with our own pipeline where all keys are alike.
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime as dt
 import logging
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +23,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled, words_of
+from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled, words_of, write_sums_of_table
 from benchmarks.local_ours import greatest, greatest_of_csv, like_keys, one_by_one, python
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ __all__ = [
     "combines",
     "comprehension",
     "counts",
+    "executemany",
     "greatest",
     "greatest_of_csv",
     "like_keys",
@@ -65,6 +68,30 @@ def comprehension(events: Events, out: Path) -> None:
     _write_columns(
         out, {"key": pa.array([key for key, _ in mapped]), "value": pa.array([value for _, value in mapped])}
     )
+
+
+def executemany(events: Events, out: Path) -> None:
+    """Write all rows to a table of SQLite in one transaction."""
+    table = _table(events)
+    names = table.column_names
+    out.mkdir()
+    with contextlib.closing(sqlite3.connect(out / "table.db")) as connection, connection:
+        connection.execute(f"CREATE TABLE events ({', '.join(names)}, PRIMARY KEY (event_time, key))")
+        changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in {"key", "event_time"})
+        connection.executemany(
+            f"INSERT INTO events VALUES ({', '.join('?' * len(names))}) "  # noqa: S608 - names of our own columns
+            f"ON CONFLICT (event_time, key) DO UPDATE SET {changed}",
+            zip(*(_as_stored(column) for column in table.columns), strict=True),
+        )
+    write_sums_of_table(out / "table.db", out)
+
+
+def _as_stored(column: pa.ChunkedArray) -> list[Any]:
+    """Return values as SQLite stores them: it has no type for instants."""
+    if pa.types.is_timestamp(column.type):
+        return [instant.strftime("%Y-%m-%d %H:%M:%S.%f") for instant in column.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def sums(events: Events, out: Path) -> None:

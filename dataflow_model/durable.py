@@ -105,7 +105,9 @@ NAMES: Final[Mapping[str, str]] = {
     "pending file": "dataflow_model.io.sinks.file_writer:PendingFile",
     "pending folders": "dataflow_model.io.sinks.file_writer:PendingFolders",
     "pending messages": "dataflow_model.io.topics.messages:PendingMessages",
-    "pending rows": "dataflow_model.io.tables.table_sinks:PendingRows",
+    "order columns": "dataflow_model.plan.columns.orders:OrderColumns",
+    "pending columns": "dataflow_model.io.tables.pending:PendingColumns",
+    "pending rows": "dataflow_model.io.tables.pending:PendingRows",
     "pending": "dataflow_model.runners.sharded.outputs.pending:Pending",
     "record columns": "dataflow_model.plan.columns.record_columns:RecordColumns",
 }

@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy.dialects import sqlite
 
 import dataflow_model as dm
+from dataflow_model.io.tables.pending import PendingRows
 from dataflow_model.io.tables.table_sinks import TableSink
+from dataflow_model.io.tables.table_values import column_values, instants_as_text
 from dataflow_model.plan.endpoints.sinks import Fence
+from dataflow_model.values import pickles
 from tests.support.exactly_once.databases import execute, execute_count, rows, tables
 from tests.support.exactly_once.tables import PAIRS, record
 from tests.support.pipelines import run
@@ -415,6 +421,7 @@ def test_columns_that_differ_only_in_case_are_refused_by_databases_that_ignore_c
 
 
 def test_columns_that_differ_only_in_case_are_two_columns_in_other_databases(postgres: str) -> None:
+    execute(postgres, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")  # with the commits of other tests
     sink = TableSink(url=postgres, table="cases", keys="key", schema=pa.schema({"key": pa.string(), "KEY": pa.int64()}))
     sink.check()
     commit(sink, "run-0", [record(1, {"key": "a", "KEY": 1})])
@@ -555,3 +562,70 @@ def test_names_of_another_type_than_text_are_refused(options: dict[str, Any], me
     given: dict[str, Any] = {"url": "sqlite:///sums.db", "table": "sums", "keys": "key"} | options
     with pytest.raises(dm.InvalidType, match=message):
         TableSink(**given)
+
+
+# Rows in columns.
+
+
+CELLS = st.tuples(
+    st.sampled_from(["a", "b", "c", "nul\0", None]),
+    st.sampled_from([1.5, None, float("nan"), -0.0]),
+    st.sampled_from([0, dt.datetime(2013, 1, 1, tzinfo=dt.UTC), 2**58, None]),
+)
+
+
+@given(st.lists(CELLS, max_size=8), st.sampled_from([("key",), ("key", "mean")]), st.integers(1, 4))
+def test_rows_in_columns_are_written_as_rows_one_by_one(
+    cells: list[Any], keys: tuple[str, ...], rows_of_file: int
+) -> None:
+    schema = pa.schema({"key": pa.string(), "mean": pa.float64(), "at": pa.timestamp("us", "UTC")})
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*cells, strict=True), schema, strict=False)]
+    table = pa.table(columns, schema=schema) if cells else schema.empty_table()
+    written = []
+    for one_by_one in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            for number, start in enumerate(range(0, len(cells) or 1, rows_of_file)):
+                pq.write_table(table.slice(start, rows_of_file), f"{folder}/{number}.parquet")
+            url = f"sqlite:///{folder}/test.db"
+            with dm.Pipeline() as p:
+                read = p | dm.io.ReadParquet(f"{folder}/*.parquet", event_time=None)
+                read = read | "same" >> dm.Map(lambda row: row._asdict()) if one_by_one else read
+                _ = read | dm.io.WriteTable(url, table="sums", keys=keys, schema=schema)
+            letters = [letter["reason"] for letter in rows(url, "sums_dead_letters")]
+            written.append((rows(url, "sums"), letters, p.result.metrics()["WriteTable"]["rows"]))
+    assert repr(written[0]) == repr(written[1])
+
+
+def test_a_message_of_an_earlier_version_can_be_committed(sink: TableSink) -> None:
+    moves: list[Any] = [
+        ((2,), False, ("a", 2)),
+        ((1,), False, ("a", 1)),
+        ((0,), False, ("b", 1)),
+        ((3,), True, ("b", 1)),
+    ]
+    old = PendingRows(PAIRS, PAIRS.names, moves, [("row", "reason", False)])
+    sink.commit("run-0", [pickles.dump(old)])
+    assert pairs(sink.url) == {"a": 2}
+    assert sink.counts([pickles.dump(old)]) == {"rows": 4, "dead_letters": 1}
+
+
+def test_the_types_of_a_task_that_has_inferred_others_are_widened(database: str) -> None:
+    sink = TableSink(url=database, table="sums", keys="key")
+    commit(sink, "run-0", [record(1, {"key": "a", "value": 2**40})], [record(2, {"key": "b", "more": "x"})])
+    assert [(row["key"], row["value"], row["more"]) for row in rows(database, "sums")] == [
+        ("a", 2**40, None),
+        ("b", None, "x"),
+    ]
+
+
+@given(
+    st.lists(st.none() | st.datetimes(), max_size=5),
+    st.sampled_from([None, "UTC", "America/New_York"]),
+    st.sampled_from(["s", "ms", "us"]),
+)
+def test_instants_in_sqlite_are_the_text_that_sqlalchemy_writes(
+    instants: list[dt.datetime | None], zone: str | None, unit: str
+) -> None:
+    column = pa.array(instants, pa.timestamp("us")).cast(pa.timestamp(unit, zone), safe=False)
+    processor: Any = sa.DateTime().dialect_impl(sqlite.dialect()).bind_processor(sqlite.dialect())
+    assert instants_as_text(column) == list(map(processor, column_values(column)))

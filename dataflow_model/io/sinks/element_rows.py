@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow_model.errors import encodable, shown
 from dataflow_model.io.sinks.sink_columns import PANE_FIELDS, RETRACTION_FIELD, added_fields
 from dataflow_model.plan.columns.element_columns import MISSING, columns_of_values, fitted_columns, inferred_type
-from dataflow_model.plan.columns.record_columns import PaneColumns, values_of_records
+from dataflow_model.plan.columns.record_columns import PaneColumns, columns_of_records, values_of_records
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -59,6 +59,18 @@ def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool)
     added = added_fields(panes=panes, retractions=retractions)
     taken = {field.name for field in added}
     return pa.schema([*((name, inferred_type(columns[name])) for name in names if name not in taken), *added])
+
+
+def infer_schema_of_records(
+    chunks: Sequence[Sequence[Record]], *, panes: bool = False, retractions: bool = False
+) -> pa.Schema | None:
+    """Return what `infer_schema` would for the records of all chunks; from the types of columns, if possible."""
+    added = {"panes": panes, "retractions": retractions}
+    tables = [columns_of_records(records) for records in chunks]
+    schemas = [None if table is None else infer_schema_of_columns(table, **added) for table in tables]
+    if schemas and schemas[0] is not None and all(schema == schemas[0] for schema in schemas):
+        return schemas[0]
+    return infer_schema_of_values([value for records in chunks for value in values_of_records(records)], **added)
 
 
 def infer_schema_of_columns(columns: pa.Table, *, panes: bool = False, retractions: bool = False) -> pa.Schema | None:

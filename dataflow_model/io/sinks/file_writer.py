@@ -11,18 +11,18 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import SinkError
+from dataflow_model.io.sinks.cast_columns import cast_columns, parts_of
 from dataflow_model.io.sinks.element_rows import (
     Misfit,
     fit_batches,
-    infer_schema_of_columns,
-    infer_schema_of_values,
+    infer_schema_of_records,
     pane_arrays,
 )
 from dataflow_model.io.sinks.json_lines import JsonLinesWriter
 from dataflow_model.io.sinks.partitioned_files import PartitionedWriter
 from dataflow_model.io.sinks.publishing import pending_directory, safe_name, sync_pending
 from dataflow_model.io.sinks.sink_columns import RETRACTION_FIELD
-from dataflow_model.plan.columns.element_columns import BATCH_BYTES, columns_of_values, infinities, weight_of
+from dataflow_model.plan.columns.element_columns import BATCH_BYTES, columns_of_values, weight_of
 from dataflow_model.plan.columns.record_columns import columns_of_records, values_of_records
 from dataflow_model.plan.columns.records import Record
 from dataflow_model.plan.endpoints.sinks import SinkWriter
@@ -30,7 +30,7 @@ from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, pickles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from dataflow_model.io.sinks.file_sinks import FileSink
 
@@ -120,8 +120,8 @@ class FileSinkWriter(SinkWriter):
             self._infer()
         if self._schema is None:
             self._schema = table.schema.remove_metadata()
-        for part in _parts(table):
-            cast = _cast(part, self._schema)
+        for part in parts_of(table):
+            cast = cast_columns(part, self._schema)
             batches = [] if cast is None else cast.to_batches()
             if cast is not None and not any(map(self._sink.misfits, batches)):
                 for batch in batches:
@@ -175,24 +175,13 @@ class FileSinkWriter(SinkWriter):
 
     def _infer(self) -> None:
         unseen, self._unseen = self._unseen, []
-        self._schema = self._inferred(unseen)
+        self._schema = infer_schema_of_records(unseen, panes=self._sink.panes, retractions=self._sink.retractions)
         for records in unseen:
             if self._schema is not None:
                 self.write(records)
             else:  # not one of them has a shape
                 for _, _, misfits in fit_batches(records, pa.schema([]), panes=False):
                     self._write_dead_letters(misfits)
-
-    def _inferred(self, unseen: Sequence[Sequence[Record]]) -> pa.Schema | None:
-        """Return the schema of some records; that of records in columns follows from their types, if possible."""
-        sink = self._sink
-        added = {"panes": sink.panes, "retractions": sink.retractions}
-        tables = [columns_of_records(records) for records in unseen]
-        schemas = [None if table is None else infer_schema_of_columns(table, **added) for table in tables]
-        if schemas and schemas[0] is not None and all(schema == schemas[0] for schema in schemas):
-            return schemas[0]
-        values = [value for records in unseen for value in values_of_records(records)]
-        return infer_schema_of_values(values, panes=sink.panes, retractions=sink.retractions)
 
     def _add_columns(self, records: Sequence[Record]) -> bool:
         """Write records whose values are columns of the schema's types; return whether they are."""
@@ -205,8 +194,8 @@ class FileSinkWriter(SinkWriter):
             return False
         values = dict(zip(table.column_names, table.columns, strict=True))
         start = 0
-        for part in _parts(pa.table(values | added)):
-            cast = _cast(part, self._schema)
+        for part in parts_of(pa.table(values | added)):
+            cast = cast_columns(part, self._schema)
             batches = [] if cast is None else cast.to_batches()
             stop = start + part.num_rows
             if cast is None or any(map(sink.misfits, batches)):
@@ -297,54 +286,3 @@ class _Explained:
 def _not_retracted(table: pa.Table) -> pa.Table:
     """Return rows with the column `is_retraction`, which is false in all of them."""
     return table.append_column(RETRACTION_FIELD, pa.repeat(pa.scalar(value=False), table.num_rows))
-
-
-def _parts(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield the rows in parts of `BATCH_BYTES` at most, or of a single row."""
-    if table.nbytes <= BATCH_BYTES or table.num_rows <= 1:
-        yield table
-        return
-    middle = table.num_rows // 2
-    yield from _parts(table.slice(0, middle))
-    yield from _parts(table.slice(middle))
-
-
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """Return the table with the schema's columns, or `None` if its rows must be fitted one by one."""
-    present = set(table.column_names)
-    if not present.issubset(schema.names):
-        return None
-    columns = []
-    for field in schema:
-        column = table[field.name] if field.name in present else pa.nulls(table.num_rows, field.type)
-        if column.null_count and not field.nullable:
-            return None
-        if column.type != field.type:
-            if not _widens(column.type, field.type):
-                return None
-            try:
-                cast = column.cast(field.type)
-            except pa.ArrowException:
-                return None
-            if sum(map(infinities, cast.chunks)) > sum(map(infinities, column.chunks)):
-                return None
-            column = cast
-        columns.append(column)
-    return pa.table(columns, schema=schema)
-
-
-def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values of one type may be cast to the other; the cast still fails for one that does not fit."""
-    same: tuple[Callable[[pa.DataType], bool], ...] = (
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_timestamp,
-        lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
-    )
-    if pa.types.is_dictionary(given):
-        return _widens(given.value_type, wanted) or given.value_type == wanted
-    return (
-        any(test(given) and test(wanted) for test in same)
-        or pa.types.is_null(given)
-        or (pa.types.is_integer(given) and pa.types.is_floating(wanted))
-    )

@@ -6,20 +6,27 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.sinks.cast_columns import cast_columns
 from dataflow_model.io.sinks.column_sinks import ColumnSink
-from dataflow_model.io.sinks.element_rows import Misfit, fit_batches, infer_schema
+from dataflow_model.io.sinks.element_rows import Misfit, fit_batches, infer_schema_of_records, pane_arrays
 from dataflow_model.io.sinks.sink_columns import checked_schema, columns_text, unified_schema
 from dataflow_model.io.tables.database_urls import checked_url, location_of
-from dataflow_model.io.tables.table_values import column_values, misfits_of
+from dataflow_model.io.tables.pending import PendingColumns, PendingRows, net_changes
+from dataflow_model.io.tables.table_values import misfits_of
+from dataflow_model.plan.columns.orders import OrderColumns
+from dataflow_model.plan.columns.record_columns import columns_of_records, orders_of_records, retractions_of_records
 from dataflow_model.plan.endpoints.outcomes import Reader
 from dataflow_model.plan.endpoints.sinks import KnownCommits, SinkWriter
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.endpoints.sinks import Fence
@@ -166,9 +173,9 @@ class TableSink(ColumnSink):
         """
         self.apply(commit_id, _opened(messages), is_whole=True)
 
-    def apply(self, commit_id: str, pending: Sequence[PendingRows], *, is_whole: bool) -> None:
+    def apply(self, commit_id: str, pending: Sequence[PendingColumns], *, is_whole: bool) -> None:
         """Apply rows; `is_whole` if they are the whole commit, so that repeating the commit changes nothing."""
-        if not any(message.rows or message.dead_letters for message in pending):
+        if not any(message.count or message.dead_letters for message in pending):
             return
         schema = self.full_schema
         if schema is None:
@@ -179,14 +186,13 @@ class TableSink(ColumnSink):
         if self.schema is None:
             store.prepare(schema)
         pending = self._fitting(pending)
-        upserts, deletes = self._net(pending)
         letters = [
             {"commit_id": commit_id, "label": self.label, "row": row, "reason": reason, "is_retraction": is_retraction}
             for message in pending
             for row, reason, is_retraction in message.dead_letters
         ]
-        nulls: dict[str, Any] = {} if schema is None else dict.fromkeys(schema.names)
-        store.apply(commit_id, schema, [nulls | row for row in upserts], deletes, letters, is_whole=is_whole)
+        changes = None if schema is None else net_changes(pending, schema, self.keys, self.identity)
+        store.apply(commit_id, changes, letters, is_whole=is_whole)
 
     def forget(self, commit_id: str) -> None:
         """Remove the row of a bounded run from the table of commits; that of a stream is only ever replaced."""
@@ -200,35 +206,18 @@ class TableSink(ColumnSink):
         """Return the numbers of `rows`, including retractions, and of `dead_letters`."""
         pending = self._fitting(_opened(messages))
         return {
-            "rows": sum(len(message.rows) for message in pending),
+            "rows": sum(message.count for message in pending),
             "dead_letters": sum(len(message.dead_letters) for message in pending),
         }
 
-    def _fitting(self, pending: Sequence[PendingRows]) -> list[PendingRows]:
+    def _fitting(self, pending: Sequence[PendingColumns]) -> list[PendingColumns]:
         """Return the rows; those with a null that the existing table does not allow become dead letters."""
-        shapes = {tuple(message.names) for message in pending if message.rows}
-        values = (value for message in pending for _, _, values in message.rows for value in values)
-        if len(shapes) < 2 and not any(value is None or value != value for value in values):  # noqa: PLR0124, PLR2004 - NaN
+        or_nan = self.url.startswith("sqlite")  # which stores it as null
+        shapes = {tuple(message.schema.names) for message in pending if message.count and message.schema is not None}
+        if len(shapes) < 2 and not any(message.has_nulls(or_nan=or_nan) for message in pending):  # noqa: PLR2004
             return list(pending)
-        store = self._store()
-        return [message.without_nulls(store.required_columns(), store.is_null) for message in pending]
-
-    def _net(self, pending: Iterable[PendingRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows to insert or update, and the keys of the rows to delete; see `identity`."""
-        moves = [(*move, message.names) for message in pending for move in message.rows]
-        moves.sort(key=lambda move: move[0])
-        last: dict[tuple[Any, ...], dict[str, Any] | None] = {}
-        for _, is_retraction, values, names in moves:
-            row = dict(zip(names, values, strict=True))
-            key = tuple(row[name] for name in self.identity)
-            last.pop(key, None)  # so that the rows stay in emission order
-            last[key] = None if is_retraction else row
-        deletes = [dict(zip(self.identity, key, strict=True)) for key, row in last.items() if row is None]
-        rows = [row for row in last.values() if row is not None]
-        if self.keeps_newest:
-            rows.sort(key=_end)
-            rows = list({tuple(row[name] for name in self.keys): row for row in rows}.values())
-        return rows, deletes
+        required = self._store().required_columns()
+        return [message.without_nulls(required, or_nan=or_nan) for message in pending]
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -241,50 +230,22 @@ class TableSink(ColumnSink):
         return TableStore(self)
 
 
-@attrs.frozen
-class PendingRows:
-    """The rows of one task, for the commit.
-
-    Attributes:
-        schema: the columns, as given or as this task has inferred them; `None` where no row has a shape.
-        names: of the columns.
-        rows: the order of each row, whether it is a retraction, and its values.
-        dead_letters: each row as text, the reason, and whether it is a retraction.
-    """
-
-    schema: pa.Schema | None
-    names: list[str]
-    rows: list[tuple[tuple[Any, ...], bool, tuple[Any, ...]]]
-    dead_letters: list[tuple[str, str, bool]]
-
-    def without_nulls(self, required: Iterable[str], is_null: Callable[[Any], bool]) -> PendingRows:
-        """Return a copy in which the rows with a null in a required column are dead letters."""
-        usable, letters = [], list(self.dead_letters)
-        for order, is_retraction, values in self.rows:
-            row = dict(zip(self.names, values, strict=True))
-            lacking = next((name for name in required if is_null(row.get(name))), None)
-            if lacking is None:
-                usable.append((order, is_retraction, values))
-            else:
-                reason = f"column {lacking!r} of the table must not be null, and the row has {row.get(lacking)!r}"
-                letters.append((repr(row), reason, is_retraction))
-        return attrs.evolve(self, rows=usable, dead_letters=letters)
-
-
 class TableSinkWriter(SinkWriter):
-    """Collects one task's rows, and fits them to the columns in the task itself."""
+    """Collects one task's rows in columns, and fits them to the types of these in the task itself."""
 
     def __init__(self, sink: TableSink) -> None:
         self._sink = sink
         self._schema = _with_keys(sink.full_schema, sink.keys)
-        self._unseen: list[Record] = []
-        self._rows: list[tuple[tuple[Any, ...], bool, tuple[Any, ...]]] = []
+        self._unseen: list[Sequence[Record]] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._orders: list[OrderColumns] = []
+        self._retracted: list[NDArray[np.bool_]] = []
         self._dead_letters: list[tuple[str, str, bool]] = []
 
     def write(self, records: Sequence[Record]) -> None:
         """Keep records; those that do not fit go to the dead letters."""
         if self._schema is None:
-            self._unseen.extend(records)
+            self._unseen.append(records)
         elif records:
             self._fit(records, self._schema)
 
@@ -294,31 +255,71 @@ class TableSinkWriter(SinkWriter):
 
     def abort(self) -> None:
         """Forget the rows."""
-        self._unseen, self._rows, self._dead_letters = [], [], []
+        self._unseen, self._batches, self._orders, self._retracted, self._dead_letters = [], [], [], [], []
 
-    def _pending(self) -> PendingRows:
+    def _pending(self) -> PendingColumns:
         if self._unseen:
-            self._schema = _with_keys(infer_schema(self._unseen, panes=self._sink.panes), self._sink.keys)
             unseen, self._unseen = self._unseen, []
-            self._fit(unseen, pa.schema([]) if self._schema is None else self._schema)
-        names = [] if self._schema is None else self._schema.names
-        return PendingRows(self._schema, names, self._rows, self._dead_letters)
+            self._schema = _with_keys(infer_schema_of_records(unseen, panes=self._sink.panes), self._sink.keys)
+            for records in unseen:
+                self._fit(records, pa.schema([]) if self._schema is None else self._schema)
+        retracted = np.concatenate([np.zeros(0, np.bool_), *self._retracted])
+        return PendingColumns.of(
+            self._schema, self._batches, OrderColumns.joined(self._orders), retracted, self._dead_letters
+        )
 
     def _fit(self, records: Sequence[Record], schema: pa.Schema) -> None:
+        if self._fit_columns(records, schema):
+            return
         for batch, indices, misfits in fit_batches(records, schema, panes=self._sink.panes):
-            self._keep(batch, [records[index] for index in indices], misfits)
+            kept = [records[index] for index in indices]
+            retracted = np.array([record.is_retraction for record in kept], np.bool_)
+            self._keep(batch, kept, orders_of_records(kept), retracted, misfits)
 
-    def _keep(self, batch: pa.RecordBatch, records: Sequence[Record], misfits: list[Misfit]) -> None:
-        columns = [column_values(column) for column in batch.columns]
+    def _fit_columns(self, records: Sequence[Record], schema: pa.Schema) -> bool:
+        """Keep records whose values are columns of the schema's types; return whether they are."""
+        columns = columns_of_records(records)
+        if columns is None or not columns.num_columns:
+            return False
+        added = pane_arrays(records, panes=self._sink.panes, retractions=False)
+        if not added.keys().isdisjoint(columns.column_names):
+            return False
+        table = pa.table(dict(zip(columns.column_names, columns.columns, strict=True)) | added)
+        fitting = cast_columns(table, schema)
+        if fitting is None:
+            return False
+        orders, retracted, start = orders_of_records(records), retractions_of_records(records), 0
+        for batch in fitting.to_batches():
+            stop = start + batch.num_rows
+            of_batch = orders if batch.num_rows == orders.count else orders.taken(np.arange(start, stop))
+            self._keep(batch, records, of_batch, retracted[start:stop], [], start=start)
+            start = stop
+        return True
+
+    def _keep(
+        self,
+        batch: pa.RecordBatch,
+        records: Sequence[Record],
+        orders: OrderColumns,
+        retracted: NDArray[np.bool_],
+        misfits: list[Misfit],
+        *,
+        start: int = 0,
+    ) -> None:
+        """Keep rows, but for those that databases cannot hold; the first is that of the record with number `start`."""
         bad: dict[int, str] = {}
-        for values, field in zip(columns, batch.schema, strict=True):
-            for row, reason in misfits_of(values, field, is_key=field.name in self._sink.keys).items():
+        for column, field in zip(batch.columns, batch.schema, strict=True):
+            for row, reason in misfits_of(column, field, is_key=field.name in self._sink.keys).items():
                 bad.setdefault(row, reason)
-        for row, (record, fitting) in enumerate(zip(records, zip(*columns, strict=True), strict=True)):
-            if row in bad:
-                misfits.append(Misfit(record.value, bad[row], record.is_retraction))
-            else:
-                self._rows.append((record.order, record.is_retraction, fitting))
+        if bad:
+            for row, reason in sorted(bad.items()):
+                misfits.append(Misfit(records[start + row].value, reason, bool(retracted[row])))
+            good = [row for row in range(batch.num_rows) if row not in bad]
+            batch, retracted = batch.take(pa.array(good, pa.int64())), retracted[good]
+            orders = orders.taken(np.array(good, np.int64))
+        self._batches.append(batch)
+        self._orders.append(orders)
+        self._retracted.append(retracted)
         self._dead_letters += [(misfit.text, misfit.reason, misfit.is_retraction) for misfit in misfits]
 
 
@@ -342,11 +343,6 @@ def _with_keys(schema: pa.Schema | None, keys: Sequence[str]) -> pa.Schema | Non
     return pa.schema([field.with_nullable(nullable=False) if field.name in keys else field for field in schema])
 
 
-def _end(row: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Return what orders windows by their ends, which for null is +∞."""
-    end = row["window_end"]
-    return end is None, 0 if end is None else end
-
-
-def _opened(messages: Sequence[bytes]) -> list[PendingRows]:
-    return [pickles.load(message) for message in messages]
+def _opened(messages: Sequence[bytes]) -> list[PendingColumns]:
+    opened = [pickles.load(message) for message in messages]
+    return [message.columns() if isinstance(message, PendingRows) else message for message in opened]

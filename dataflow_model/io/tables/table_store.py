@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -20,18 +21,20 @@ from dataflow_model.errors import InvalidArgument, SinkError
 from dataflow_model.io.sinks.json_lines import json_text
 from dataflow_model.io.tables.database_urls import shown_url, without_secrets
 from dataflow_model.io.tables.table_columns import columns_of, decimals_kept, is_held_as
+from dataflow_model.io.tables.table_values import column_values, instants_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from sqlalchemy.engine import Connection, Engine
 
+    from dataflow_model.io.tables.pending import NetChanges
     from dataflow_model.io.tables.table_sinks import TableSink
     from dataflow_model.plan.endpoints.sinks import Fence
 
 COMMITS_TABLE: Final = "dataflow_model_commits"
 _ROWS_AT_ONCE: Final = 10_000
+_BOUND: Final = "its_"
 _SQLITE_PATIENCE: Final = 60.0
 """Seconds to wait for another writer's transaction; PostgreSQL waits by itself."""
 
@@ -112,10 +115,6 @@ class TableStore:
         with self._explained():
             return [name for name, column in (self._there() or {}).items() if not column["nullable"]]
 
-    def is_null(self, value: Any) -> bool:
-        """Return whether the database stores a value as null; SQLite does so with NaN."""
-        return value is None or (self._engine.dialect.name == "sqlite" and bool(value != value))  # noqa: PLR0124
-
     def claim(self, fence: Fence) -> None:
         """Reject writes of older starts of the run from now on.
 
@@ -139,9 +138,7 @@ class TableStore:
     def apply(
         self,
         commit_id: str,
-        schema: pa.Schema | None,
-        upserts: Sequence[Mapping[str, Any]],
-        deletes: Sequence[Mapping[str, Any]],
+        changes: NetChanges | None,
         dead_letters: Sequence[Mapping[str, Any]],
         *,
         is_whole: bool,
@@ -150,9 +147,7 @@ class TableStore:
 
         Args:
             commit_id: the commit.
-            schema: all columns; `None` where there are dead letters only.
-            upserts: whole rows.
-            deletes: what identifies the rows to delete: their keys, and windows if the sink keeps the newest.
+            changes: of the rows; `None` where there are dead letters only.
             dead_letters: the rows that did not fit.
             is_whole: whether this is the whole commit, so that repeating it changes nothing.
 
@@ -165,19 +160,48 @@ class TableStore:
         with self._explained(), self._engine.begin() as connection:
             if self._take(connection, run, fence) == commit_id and is_whole:
                 return
-            if schema is not None:
-                table = self._table(schema)
-                conditions = [
-                    _is_same(table.c[name], sa.bindparam(f"its_{name}", type_=table.c[name].type))
-                    for name in self._sink.identity
-                ]
-                bound_keys = [{f"its_{name}": value for name, value in row.items()} for row in deletes]
-                _in_parts(connection, sa.delete(table).where(*conditions), bound_keys)
-                _in_parts(connection, self._upsert(table), upserts)
+            if changes is not None:
+                table = self._table(changes.upserts.schema)
+                conditions = [_is_same(table.c[name], _bound(table.c[name])) for name in self._sink.identity]
+                self._execute(connection, sa.delete(table).where(*conditions), table, changes.deletes, _BOUND)
+                self._execute(connection, self._upsert(table), table, changes.upserts)
             _in_parts(connection, sa.insert(self._dead_letters), dead_letters)
             if is_whole:
                 own_run = self._mine(run)
                 connection.execute(sa.update(self._commits).where(*own_run).values(last_commit=commit_id))
+
+    def _execute(
+        self, connection: Connection, statement: sa.ClauseElement, table: sa.Table, rows: pa.Table, prefix: str = ""
+    ) -> None:
+        """Execute a statement for each row; its parameters are named by the columns, with a prefix.
+
+        The driver gets the values as it needs them. Parameters of SQLAlchemy take more time than SQLite's inserts.
+        """
+        if not rows.num_rows:
+            return
+        dialect = self._engine.dialect
+        compiled: Any = statement.compile(dialect=dialect, column_keys=rows.column_names)
+        names = [prefix + name for name in rows.column_names]
+        processors = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in rows.column_names]
+        for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
+            part = rows.slice(start, _ROWS_AT_ONCE).combine_chunks()
+            columns = {
+                name: self._values(column.combine_chunks(), processor)
+                for name, column, processor in zip(names, part.columns, processors, strict=True)
+            }
+            if compiled.positional:
+                parameters: Any = list(zip(*(columns[name] for name in compiled.positiontup), strict=True))
+            else:
+                escaped = [compiled.escaped_bind_names.get(name, name) for name in names]
+                parameters = [dict(zip(escaped, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            connection.exec_driver_sql(compiled.string, parameters)
+
+    def _values(self, column: pa.Array, processor: Callable[[Any], Any] | None) -> list[Any]:
+        """Return values as the driver takes them."""
+        if pa.types.is_timestamp(column.type) and self._engine.dialect.name == "sqlite":
+            return instants_as_text(column)
+        values = column_values(column)
+        return values if processor is None else list(map(processor, values))
 
     def _take(self, connection: Connection, run: str, fence: Fence | None) -> str:
         """Lock the run's row and return the last commit; both statements write, so that they wait for the lock."""
@@ -290,6 +314,11 @@ class TableStore:
 def _is_same(column: sa.ColumnElement[Any], value: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
     """Return the condition for equal values, for which nulls are equal too."""
     return column == value if not column.nullable else column.is_not_distinct_from(value)
+
+
+def _bound(column: sa.Column[Any]) -> sa.BindParameter[Any]:
+    """Return the parameter for the value of a column of the row to delete."""
+    return sa.bindparam(_BOUND + column.name, type_=column.type)
 
 
 def _is_no_older(row: Any, stored: Any) -> sa.ColumnElement[bool]:

@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.plan.columns.orders import OrderColumns
 from dataflow_model.plan.columns.records import Record
 from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.values.pickles import dump, load
@@ -203,6 +204,14 @@ class LazyRecords(Sequence[Record]):
         """The records' values as columns, `None` where they are Python objects."""
         return None
 
+    def orders(self) -> OrderColumns:
+        """Return the orders of the records."""
+        return OrderColumns.of(record.order for record in self)
+
+    def retractions(self) -> NDArray[np.bool_]:
+        """Return for each record whether it is a retraction."""
+        return np.array([record.is_retraction for record in self], np.bool_)
+
     def pane_columns(self) -> PaneColumns:
         """Return window and pane of each record."""
         return PaneColumns.of_records(self)
@@ -240,3 +249,15 @@ def values_of_records(records: Sequence[Record]) -> list[Any]:
 def columns_of_records(records: Sequence[Record]) -> pa.Table | None:
     """Return the records' values as columns, `None` where they are Python objects."""
     return records.columns if isinstance(records, LazyRecords) else None
+
+
+def orders_of_records(records: Sequence[Record]) -> OrderColumns:
+    """Return the orders of the records, without creating the records of a lazy sequence."""
+    return records.orders() if isinstance(records, LazyRecords) else OrderColumns.of(record.order for record in records)
+
+
+def retractions_of_records(records: Sequence[Record]) -> NDArray[np.bool_]:
+    """Return for each record whether it is a retraction, without creating the records of a lazy sequence."""
+    if isinstance(records, LazyRecords):
+        return records.retractions()
+    return np.array([record.is_retraction for record in records], np.bool_)

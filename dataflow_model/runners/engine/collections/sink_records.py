@@ -6,14 +6,18 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from dataflow_model.overriding import override
+from dataflow_model.plan.columns.orders import OrderColumns
 from dataflow_model.plan.columns.record_columns import (
     LazyRecords,
     PaneColumns,
     RecordColumns,
     columns_of_records,
+    orders_of_records,
+    retractions_of_records,
     values_of_records,
 )
 from dataflow_model.runners.engine.grouping.pane_lanes import PaneInfos
@@ -21,9 +25,12 @@ from dataflow_model.runners.engine.lanes import value_lanes
 from dataflow_model.runners.engine.lanes.bundle import retracted, windows_apart
 from dataflow_model.runners.engine.lanes.lanes import Intervals, array_of, taken
 from dataflow_model.runners.engine.lanes.order import at_instant
+from dataflow_model.runners.engine.lanes.order_lanes import InstantLane, RowOrders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.runners.engine.lanes.bundle import Bundle
@@ -70,10 +77,22 @@ class BundleRecords(LazyRecords):
     def __len__(self) -> int:
         return len(self._bundle)
 
+    def orders(self) -> OrderColumns:
+        """Return the orders of the records among those of all instants."""
+        instants, orders = self._instants, self._bundle.orders
+        if isinstance(orders, RowOrders):
+            at = InstantLane.of(instants)
+            return OrderColumns(len(orders), (at.clocks, at.steps, *orders.parts()))
+        return OrderColumns.of(at_instant(at, order) for at, order in zip(instants, orders, strict=True))
+
+    def retractions(self) -> NDArray[np.bool_]:
+        """Return for each record whether it is a retraction."""
+        return retracted(self._bundle.updates, len(self._bundle))
+
     def pane_columns(self) -> PaneColumns:
         """Return window and pane of each record, from columns where the bundle has them."""
         bundle = self._bundle
-        retractions = retracted(self._bundle.updates, len(self._bundle))
+        retractions = self.retractions()
         if isinstance(bundle.windows, Intervals) and isinstance(bundle.panes, PaneInfos):
             panes = bundle.panes
             return PaneColumns(bundle.windows.starts, bundle.windows.ends, panes.indexes, panes.timings(), retractions)
@@ -87,8 +106,8 @@ class BundleRecords(LazyRecords):
             array_of(bundle.times),
             [window for (window,) in bundle.windows],
             list(bundle.panes),
-            retracted(self._bundle.updates, len(self._bundle)),
-            [at_instant(at, order) for at, order in zip(self._instants, bundle.orders, strict=True)],
+            self.retractions(),
+            self.orders().tuples(),
             array_of(bundle.produced),
         )
 
@@ -128,6 +147,14 @@ class JoinedRecords(LazyRecords):
 
     def __len__(self) -> int:
         return sum(map(len, self.chunks))
+
+    def orders(self) -> OrderColumns:
+        """Return the orders of the records."""
+        return OrderColumns.joined(list(map(orders_of_records, self.chunks)))
+
+    def retractions(self) -> NDArray[np.bool_]:
+        """Return for each record whether it is a retraction."""
+        return np.concatenate([np.zeros(0, np.bool_), *map(retractions_of_records, self.chunks)])
 
     @override
     def pane_columns(self) -> PaneColumns:

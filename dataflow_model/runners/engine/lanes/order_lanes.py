@@ -350,6 +350,12 @@ class RowOrders(OrderLane):
         """Return the origin and the position of one."""
         return self.names[int(self.codes[row])], int(self.sequences[row])
 
+    def parts(self) -> tuple[Any, ...]:
+        """Return the parts of the orders, each as an array or a list, or what all have in common."""
+        names = self.names[0] if len(self.names) == 1 else [self.names[code] for code in self.codes.tolist()]
+        numbers = () if self.numbers is None else (self.numbers,)
+        return (*self.before, names, self.sequences, *numbers, *self.behind)
+
     def keys(self) -> list[NDArray[np.int64]]:
         """Return the positions, and if there are several origins the ranks of their names."""
         return [self.sequences, *([ranks_of(self.names)[self.codes]] if len(self.names) > 1 else [])]
