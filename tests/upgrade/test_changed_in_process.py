@@ -12,6 +12,7 @@ from dataflow_model.testing import ManualClock
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.upgrade.pipelines import Build
@@ -225,3 +226,80 @@ def test_windows_that_have_emitted_cannot_begin_to_retract_but_those_that_have_n
     fates = {fate.label: fate.outcome.value for fate in dm.upgrade(tmp_path / "old", pipeline=p).fates}
     assert fates["sums"] == "kept, changed"
     assert fates["lists"] == "needs --drop"  # a list cannot subtract a value
+
+
+# Functions with state ------------------------------------------------------------------------------------------------
+
+
+class Totals(dm.DoFn):
+    """Emit the sum of each window when its state is cleared."""
+
+    total = dm.CombiningStateSpec(dm.Sum())
+
+    def process(self, pair: tuple[str, int], total: dm.CombiningState[int, int]) -> None:
+        total.add(pair[1])
+
+    def on_window_expiry(self, key: str, total: dm.CombiningState[int, int]) -> Iterator[tuple[str, int]]:
+        yield key, total.read()
+
+
+def totals(folder: Path, lateness: str) -> Build:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(folder, event_time="at", follow=True, schema=ROWS)
+        windows = rows | "pairs" >> dm.WithKeys("key", value="n") | "windows" >> PLAIN.allowed_lateness(lateness)
+        _ = windows | "totals" >> dm.ParDo(Totals()) | "panes" >> dm.io.Collect()
+
+    return build
+
+
+def test_the_state_of_a_function_is_cleared_when_the_new_lateness_says(tmp_path: Path) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (50, "z", 0)])
+    Stepped(totals(tmp_path / "rows", "1 hour"), tmp_path / "old").steps()
+    dm.upgrade(tmp_path / "old", tmp_path / "new")
+    new = Stepped(totals(tmp_path / "rows", "5 seconds"), tmp_path / "new")
+    put_rows(tmp_path / "rows", "2", [(2, "a", 2), (51, "z", 0)])
+    new.steps()
+    assert [record.value for record in new.collected("panes")] == [("a", 1)]
+    assert new.metrics()["totals"]["dropped_because_late"] == 1
+
+
+def test_a_window_whose_state_was_cleared_does_not_begin_again_under_a_longer_lateness(tmp_path: Path) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (11, "a", 2), (14, "z", 0)])
+    Stepped(totals(tmp_path / "rows", "0 seconds"), tmp_path / "old").steps()
+    dm.upgrade(tmp_path / "old", tmp_path / "new")
+    new = Stepped(totals(tmp_path / "rows", "20 seconds"), tmp_path / "new")
+    put_rows(tmp_path / "rows", "2", [(2, "a", 2), (35, "z", 0), (12, "a", 4), (100, "z", 0)])
+    new.steps()
+    assert [record.value for record in new.collected("panes") if record.value[0] == "a"] == [("a", 1), ("a", 6)]
+    assert new.metrics()["totals"]["dropped_because_late"] == 1
+
+
+def joined(folder: Path, lateness: str) -> Build:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(folder, event_time="at", follow=True, schema=ROWS)
+        strategy = (
+            dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterCount(1))).allowed_lateness(lateness)
+        )
+        pairs = rows | "pairs" >> dm.WithKeys("key", value="n") | "windows" >> strategy
+        left, right = (pairs | name >> dm.Filter(lambda pair, name=name: name == "left") for name in ("left", "right"))
+        _ = (left, right) | "joined" >> dm.Join(within="5 seconds") | "panes" >> dm.io.Collect()
+
+    return build
+
+
+def test_a_join_by_distance_cannot_allow_more_lateness_since_partners_are_gone(tmp_path: Path) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (50, "z", 0)])
+    Stepped(joined(tmp_path / "rows", "10 seconds"), tmp_path / "old").steps()
+
+    def outcome(lateness: str) -> str:
+        p = dm.Pipeline()
+        joined(tmp_path / "rows", lateness)(p)
+        [fate] = [fate for fate in dm.upgrade(tmp_path / "old", pipeline=p).fates if fate.keys]
+        return fate.outcome.value
+
+    assert outcome("10 seconds") == outcome("5 seconds") == "kept"
+    assert outcome("20 seconds") == "needs --drop"
+    with pytest.raises(
+        dm.CheckpointMismatch, match="lateness 20 seconds, was 10 seconds; what later elements would need"
+    ):
+        Stepped(joined(tmp_path / "rows", "20 seconds"), tmp_path / "old").steps()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import types
 from pathlib import Path
@@ -67,6 +68,52 @@ def test_a_run_on_spark_resumes_with_another_number_of_shards_and_the_same_panes
     assert not difference(expected, seen(second.collected("panes")))
     assert second.metrics()["rows"]["elements_out"] == 600
     assert content(old) == before
+
+
+@pytest.mark.slow
+def test_a_run_on_spark_goes_on_with_another_trigger_and_other_labels(
+    spark: SparkSession, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def summing(source: str, label: str, sink: str, trigger: dm.Trigger) -> Any:
+        def build(p: dm.Pipeline) -> None:
+            windows = dm.Window.into(dm.FixedWindows("20 microseconds")).trigger(trigger)
+            strategy = windows.allowed_lateness("30 microseconds").accumulating()
+            panes = pairs(p, rows, source) | f"{label} windows" >> strategy | label >> dm.Sum.per_key()
+            _ = panes | sink >> dm.io.WriteJson(tmp_path / "out", panes=True)
+
+        return build
+
+    before = summing("rows", "sums", "panes", dm.AfterWatermark(early=dm.AfterCount(3), late=dm.AfterCount(1)))
+    after = summing("flights", "totals", "lines", dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(2)))
+    stopped_midway(spark, tmp_path / "old", before, shards=2)
+    old = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.json")}
+    renames = ["rows=flights", "rows pairs=flights pairs", "sums=totals", "sums windows=totals windows", "panes=lines"]
+    options = [word for rename in renames for word in ("--rename", rename)]
+    assert main(["upgrade", str(tmp_path / "old"), str(tmp_path / "new"), *options]) == 0
+    assert "totals: was sums" in capsys.readouterr().out
+    finished = run(streaming(spark, tmp_path / "new", shards=3), after)
+    assert finished.metrics()["flights"]["elements_out"] == 600
+    written = [path for path in (tmp_path / "out").glob("*.json") if path.name not in old]
+    assert all((tmp_path / "out" / name).read_bytes() == lines for name, lines in old.items())
+    rows_in = [json.loads(line) for name in old for line in old[name].splitlines()]
+    rows_in += [json.loads(line) for path in written for line in path.read_text().splitlines()]
+    last: dict[Any, tuple[int, int]] = {}
+    for row in rows_in:
+        place = row["key"], row["window_start"]
+        assert place not in last or row["pane_index"] != last[place][0]
+        last[place] = max(last.get(place, (-1, 0)), (row["pane_index"], row["value"]))
+
+    def collected(p: dm.Pipeline) -> None:
+        windows = dm.Window.into(dm.FixedWindows("20 microseconds")).allowed_lateness("30 microseconds").accumulating()
+        _ = pairs(p, rows) | windows | "sums" >> dm.Sum.per_key() | "panes" >> dm.io.Collect()
+
+    results = {
+        (record.value[0], str(record.window)): record.value[1]
+        for record in run(dm.LocalRunner(), collected).collected("panes")
+    }
+    assert sorted((key, value) for (key, _), (_, value) in last.items()) == sorted(
+        (key, value) for (key, _), value in results.items()
+    )
 
 
 # What 'lists' holds does not matter: it is dropped by the upgrade.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.rewrites.lifting import Lift
 
 _HOSTS: Final = {"spark": "SparkRunner", "local": "LocalRunner"}
-_OF_PROGRAM: Final = ("parts", "dataframes", "destinations", "marks", "groupings")
+_OF_PROGRAM: Final = ("parts", "dataframes", "destinations", "marks", "groupings", "functions")
 """What a record has of the program, apart from the fingerprint, that may differ at a restart."""
 _NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
 """The contents of a Spark checkpoint; without the common part next to them, it belongs to another query."""
@@ -215,7 +215,7 @@ class Checkpoint:
             {label: line for label, line in before.fingerprint.items() if label not in added},
             {label: line for label, line in now.fingerprint.items() if label not in added},
         )
-        of_parts = now.changed_parts(before.parts)
+        of_parts = now.changed_parts(before.parts) | now.changed_functions(before.functions)
         changed += [f"{label!r} {change}" for label, change in of_parts.items()]
         changed += now.changed_dataframes(before)
         changed += [f"{label!r} {change}" for label, change in now.changed_destinations(before).items()]

@@ -265,6 +265,29 @@ class StatefulMachine(StoreMachine):
         if self.reach(watermarks):
             self._run(_EVENT, self._reached(self.watermark), WATERMARK)
 
+    # State ---------------------------------------------------------------------------------------------------------
+
+    def clocks(self) -> dict[str, Any]:
+        """Return the clocks of the shard, for `set_clocks`."""
+        closed = self.state.closed
+        return super().clocks() if closed == MIN_TIMESTAMP else {**super().clocks(), "closed": closed}
+
+    def set_clocks(
+        self,
+        *,
+        watermark: int,
+        clock: int,
+        percentiles: Sequence[int] = (),
+        closed: int = int(MIN_TIMESTAMP),
+    ) -> None:
+        """Set the shard's clocks to what `clocks` returned."""
+        super().set_clocks(watermark=watermark, clock=clock, percentiles=percentiles)
+        self.state.closed = closed
+
+    def with_own_lateness(self, entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """Return stored keys of the function when it had another lateness as they are now."""
+        return {encoded: self.state.dated_anew(entry) for encoded, entry in entries.items()}
+
     # What a runner reads -------------------------------------------------------------------------------------------
 
     def take_outputs(self) -> dict[str, Bundle]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from dataflow_model.runners.engine.state.key_store import KeyStore
-from dataflow_model.time import MAX_TIMESTAMP
+from dataflow_model.runners.engine.state.key_store import KeyStore, StoredKey
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import GLOBAL_WINDOW
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dataflow_model.values import PaneInfo, Window
 
 _INFINITY: Final = int(MAX_TIMESTAMP)
+_MINUS_INFINITY: Final = int(MIN_TIMESTAMP)
 
 _FEW: Final = 8
 """Up to this number of timers, all of them are looked at for the earliest hold."""
@@ -324,16 +325,27 @@ class CellStore(KeyStore[KeyCells]):
     Args:
         lateness: how long after the end of a window its state is cleared.
         holds_to_end: whether windows hold the watermark, so that their outputs at expiry are on time.
+
+    Attributes:
+        closed: windows that end at this time or before have expired, under a shorter lateness.
     """
 
     def __init__(self, lateness: int, *, holds_to_end: bool) -> None:
         super().__init__(2)
+        self.closed = _MINUS_INFINITY
         self._lateness = lateness
         self._holds_to_end = holds_to_end
 
     def expiry(self, window: Window) -> int:
         """Return the watermark at which the state of a window is cleared."""
-        return expiry_of(window, self._lateness)
+        return _MINUS_INFINITY if int(window.end) <= self.closed else expiry_of(window, self._lateness)
+
+    def dated_anew(self, entry: bytes) -> bytes:
+        """Return a stored key with the deadlines that its windows have under this lateness."""
+        state = StoredKey.unpacked(entry).state
+        keyed = self._loaded(state)
+        dues = [self._dues(keyed, window) for window in keyed.cells]
+        return StoredKey.of(state, [due for due in dues if due is not None]).packed()
 
     def mark_cell(self, cell: OpenCell) -> None:
         """Record that a cell may have changed or been removed; it is cheap to repeat."""

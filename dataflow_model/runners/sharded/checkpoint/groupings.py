@@ -1,4 +1,4 @@
-"""What the state of a grouping means, in the record of a run, and whether a changed grouping can continue with it."""
+"""What the state of a transform means, in the record of a run, and whether a changed transform can continue with it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
+from dataflow_model.plan.functions.dofn import BoundedLatenessFn
 from dataflow_model.plan.logical.fingerprint import stable_repr
-from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo
 from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.plan.logical.strategy import AccumulationMode
 from dataflow_model.plan.rewrites.lifting import has_one_pane
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.stages import StagedPlan
 
 _CLEARING: Final = frozenset({AccumulationMode.CLEAR_ALWAYS.value, AccumulationMode.CLEAR_BY_DEFAULT.value})
 
@@ -144,6 +146,58 @@ def groupings_of(plan: Plan) -> dict[str, dict[str, Any]]:
         for node in plan.nodes
         if isinstance(node, GroupByKeyAndWindow)
     }
+
+
+@attrs.frozen(kw_only=True)
+class FunctionRecord:
+    """The lateness of a function with state.
+
+    Attributes:
+        lateness: how late its elements may be, in microseconds.
+        may_grow: whether it can be longer in a changed pipeline: nothing is gone that a later element would need.
+    """
+
+    lateness: int
+    may_grow: bool
+
+    def change_from(self, before: FunctionRecord) -> str | None:
+        """Return why the function cannot continue with its state; `None` if it can.
+
+        Args:
+            before: the function as it was.
+        """
+        if self.lateness <= before.lateness or (self.may_grow and before.may_grow):
+            return None
+        return (
+            f"has: lateness {duration_text(self.lateness)}, was {duration_text(before.lateness)}; what later elements "
+            "would need is no longer in its state"
+        )
+
+
+def functions_of(staged: StagedPlan) -> dict[str, dict[str, Any]]:
+    """Return the record of each function with state by label, as JSON values.
+
+    A join releases what no element can need any more, and a function that requires sorted input has passed some time.
+    In the global window, lateness makes no difference to other functions.
+
+    Args:
+        staged: a plan.
+    """
+    functions = {}
+    for node in staged.keyed:
+        if not isinstance(node, ParDo):
+            continue
+        strategy, fn = staged.plan.strategy(node.input), node.fn
+        sorts = node.is_stateful and node.declaration.time_sorted
+        own = fn.lateness if isinstance(fn, BoundedLatenessFn) else None
+        joins = node.label in staged.side_feeds and not strategy.window_fn.is_global
+        functions[node.label] = attrs.asdict(
+            FunctionRecord(
+                lateness=int(strategy.allowed_lateness) if own is None else own,
+                may_grow=own is None and not sorts and not joins,
+            )
+        )
+    return functions
 
 
 def _mode_text(grouping: GroupingRecord) -> str:

@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.plan.checks.sink_directories import change_of_destination, destinations
 from dataflow_model.plan.logical.fingerprint import definitions, fingerprint
 from dataflow_model.plan.logical.state_parts import change_of_parts, parts_of_state
-from dataflow_model.runners.sharded.checkpoint.groupings import groupings_of
+from dataflow_model.runners.sharded.checkpoint.groupings import FunctionRecord, functions_of, groupings_of
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class RunRecord:
             transforms that continue with their state (`known`), and the sources among them whose watermark starts
             `anew`.
         groupings: what the state of each grouping means, a `GroupingRecord` by label.
+        functions: the lateness of each function with state, a `FunctionRecord` by label.
         marks: the labels under which sinks note their commits, by label, where these differ: upgrades rename sinks.
     """
 
@@ -60,6 +61,7 @@ class RunRecord:
     upgraded: dict[str, Any] | None = None
     marks: dict[str, str] = attrs.field(factory=dict)
     groupings: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    functions: dict[str, dict[str, Any]] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, staged: StagedPlan, shards: int) -> Self:
@@ -76,6 +78,7 @@ class RunRecord:
             [read.label for read in frames if not read.source.is_bounded],
             destinations(staged.whole),
             groupings=groupings_of(staged.plan),
+            functions=functions_of(staged),
         )
 
     @classmethod
@@ -116,6 +119,19 @@ class RunRecord:
             label: change_of_parts(parts, self.parts.get(label, []))
             for label, parts in before.items()
             if label in self.fingerprint
+        }
+        return {label: change for label, change in changes.items() if change is not None}
+
+    def changed_functions(self, before: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """Return why functions cannot continue with their state, since they allow more lateness than before, by label.
+
+        Args:
+            before: the functions in another record; those that no longer exist are ignored.
+        """
+        changes = {
+            label: FunctionRecord(**self.functions[label]).change_from(FunctionRecord(**function))
+            for label, function in before.items()
+            if label in self.functions
         }
         return {label: change for label, change in changes.items() if change is not None}
 

@@ -129,6 +129,7 @@ class Renames:
             destinations=self.by_label(record.destinations),
             marks=marks,
             groupings=self.by_label(record.groupings),
+            functions=self.by_label(record.functions),
         )
 
     def progress(self, progress: Mapping[str, Any]) -> dict[str, Any]:

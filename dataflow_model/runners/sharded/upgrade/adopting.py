@@ -157,7 +157,7 @@ def command_again(manifest: Manifest, lost: Iterable[Fate]) -> str:
 
 def _unchanged(manifest: Manifest, record: RunRecord) -> set[str]:
     """Return the transforms whose definition is the same, and whose state may not be lost."""
-    of_parts = record.changed_parts(manifest.parts)
+    of_parts = record.changed_parts(manifest.parts) | record.changed_functions(manifest.functions)
     same = {label for label, definition in manifest.definitions.items() if record.definitions.get(label) == definition}
     return same - set(manifest.drop) - of_parts.keys()
 

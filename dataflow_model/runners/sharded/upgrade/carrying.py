@@ -342,6 +342,7 @@ def write_seed(
         labels=dict(renames.labels),
         marks=renamed.marks,
         groupings=renamed.groupings,
+        functions=renamed.functions,
         holdings={label: attrs.asdict(holding) for label, holding in holdings.items()},
     )
     if target is None:

@@ -81,7 +81,7 @@ def fates_of(manifest: Manifest, record: RunRecord) -> list[Fate]:
         manifest: what was carried over.
         record: the record of the new run.
     """
-    of_parts = record.changed_parts(manifest.parts)
+    of_parts = record.changed_parts(manifest.parts) | record.changed_functions(manifest.functions)
     former = {new: old for old, new in manifest.labels.items()}
     fates = []
     for label in [*manifest.offset.begun, *manifest.keys]:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.plan.functions.dofn import BoundedLatenessFn
 from dataflow_model.plan.logical.fingerprint import stable_repr
-from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo
 from dataflow_model.plan.rewrites.lifting import lift_by_elements
 from dataflow_model.runners.engine.grouping.stored.durable import DurableMachine
 from dataflow_model.runners.engine.machines.columnar import ColumnarMachine
+from dataflow_model.runners.engine.machines.stateful import StatefulMachine
 from dataflow_model.runners.engine.state.resharding import keys_of_share, partials_of_share
 from dataflow_model.time import MIN_TIMESTAMP
 
@@ -30,10 +32,12 @@ class Renewal:
     Attributes:
         before: the groupings that have another trigger, mode or lateness, as they were.
         columns: those that kept their state in columns.
+        lateness: the lateness that each function with state had, in microseconds.
     """
 
     before: Mapping[str, GroupingRecord] = attrs.field(factory=dict)
     columns: frozenset[str] = frozenset()
+    lateness: Mapping[str, int] = attrs.field(factory=dict)
 
     def share(
         self,
@@ -53,6 +57,8 @@ class Renewal:
             position: the clocks with which the machine begins.
         """
         label = machine.label
+        if isinstance(machine, StatefulMachine) and self._has_other_lateness(plan, label):
+            return machine.with_own_lateness(keys_of_share(parts, share))
         if label not in self.before or not isinstance(machine, DurableMachine):
             return machine.share(parts, share)
         node = plan[label]
@@ -78,9 +84,20 @@ class Renewal:
             position: the clocks of the old machine.
         """
         before, node = self.before.get(label), plan[label]
-        if before is None or not isinstance(node, GroupByKeyAndWindow):
+        if isinstance(node, GroupByKeyAndWindow) and before is not None:
+            was, lateness = before.lateness, node.strategy.allowed_lateness
+        elif isinstance(node, ParDo) and node.is_stateful and self._has_other_lateness(plan, label):
+            was, lateness = self.lateness[label], plan.strategy(node.input).allowed_lateness
+        else:
             return position
-        if int(node.strategy.allowed_lateness) <= before.lateness or position["watermark"] == MIN_TIMESTAMP:
+        if int(lateness) <= was or position["watermark"] == MIN_TIMESTAMP:
             return position
-        closed = position["watermark"] - before.lateness
+        closed = position["watermark"] - was
         return {**position, "closed": max(closed, position.get("closed", int(MIN_TIMESTAMP)))}
+
+    def _has_other_lateness(self, plan: Plan, label: str) -> bool:
+        """Return whether the input of a function with state has another lateness than before."""
+        node = plan[label]
+        if not isinstance(node, ParDo) or label not in self.lateness or isinstance(node.fn, BoundedLatenessFn):
+            return False
+        return int(plan.strategy(node.input).allowed_lateness) != self.lateness[label]

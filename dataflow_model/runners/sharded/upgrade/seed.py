@@ -58,7 +58,7 @@ class Manifest:
         watermarks: the watermarks to which sources are moved back at the user's request.
         renamed: what the user has passed as `rename`; all labels in the manifest are the new ones.
         labels: the new labels of the transforms that were renamed, by the old ones.
-        marks, groupings: see `RunRecord`.
+        marks, groupings, functions: see `RunRecord`.
         holdings: what the state of each grouping holds, a `Holding` by label.
     """
 
@@ -82,6 +82,7 @@ class Manifest:
     labels: dict[str, str] = attrs.field(factory=dict)
     marks: dict[str, str] = attrs.field(factory=dict)
     groupings: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    functions: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     holdings: dict[str, dict[str, int]] = attrs.field(factory=dict)
 
     @classmethod
@@ -170,7 +171,8 @@ class Seed:
                     yield self._read(manifest, name)
 
         before = {label: GroupingRecord(**manifest.groupings[label]) for label in self.renewed}
-        renewal = Renewal(before, frozenset(manifest.columns))
+        lateness = {label: int(function["lateness"]) for label, function in manifest.functions.items()}
+        renewal = Renewal(before, frozenset(manifest.columns), lateness)
         return share(carried, program, stage, own_share, entries, renewal)
 
     def of_sources(self, program: Program) -> ShardMeta:
