@@ -208,3 +208,12 @@ def test_with_another_mode_windows_go_on_whose_state_means_the_same_and_others_h
                 )
             assert folded == fold(batch.collected(f"panes {case}"), mode_of(was)), (script.steps, was, now)
     assert {"kept", "kept, changed", "needs --drop"} <= seen_outcomes.keys()
+
+
+def test_a_restart_with_another_lateness_needs_an_upgrade_but_no_state_is_to_be_dropped(tmp_path: Path) -> None:
+    [(script, before, _)] = draw(changes("lateness"), 1, 4)
+    after = attrs.evolve(before, allowed_lateness=before.allowed_lateness + dm.duration(1))
+    old = Run(grouped([(script, before)]), tmp_path / "old", rows=3).steps(1)
+    with pytest.raises(dm.CheckpointMismatch, match=r"(?s)lateness .*dataflow-model upgrade \S+ \S+$") as caught:
+        old.restarted(grouped([(script, after)]))
+    assert "--drop" not in str(caught.value)

@@ -176,6 +176,15 @@ def test_the_command_rejects_renames_that_it_cannot_read(
     assert "sums" in capsys.readouterr().err
 
 
+def test_a_restart_with_another_label_names_the_option_that_keeps_the_state(rows: Path, tmp_path: Path) -> None:
+    old = Run(plain(rows), tmp_path / "old", rows=61).steps(2)
+    with pytest.raises(
+        dm.CheckpointMismatch,
+        match=r"(?s)--drop discards the state of 'rows': .*, or pass --rename rows=flights instead if only the label",
+    ):
+        old.restarted(renamed_source(rows))
+
+
 # Sinks ---------------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -224,11 +225,13 @@ class Checkpoint:
         if changed:
             lost = [label for stage in before.stages for label in stage]
             lost += [label for label, line in before.fingerprint.items() if line.startswith("source ")]
-            drop = [
-                label for label in lost if label in of_parts or before.definitions[label] != now.definitions.get(label)
-            ]
+            drop = [label for label in lost if label in of_parts or not now.may_continue(before, label)]
             names = ", ".join(map(repr, drop))
-            discards = f"; --drop discards the state of {names}: to keep it, keep the label and the rest as it was"
+            renames = "".join(f" --rename {shlex.quote(f'{old}={new}')}" for old, new in now.renamed_from(before, drop))
+            renamed = f", or pass{renames} instead if only the label has changed" if renames else ""
+            discards = (
+                f"; --drop discards the state of {names}: to keep it, keep the label and the rest as it was{renamed}"
+            )
             way_out = (
                 "stop the run, carry over the state that has not changed, and start the new pipeline with the new "
                 f"checkpoint{discards if drop else ''}:\n  {upgrade_command(path, drop)}"

@@ -10,11 +10,16 @@ import attrs
 from dataflow_model.plan.checks.sink_directories import change_of_destination, destinations
 from dataflow_model.plan.logical.fingerprint import definitions, fingerprint
 from dataflow_model.plan.logical.state_parts import change_of_parts, parts_of_state
-from dataflow_model.runners.sharded.checkpoint.groupings import FunctionRecord, functions_of, groupings_of
+from dataflow_model.runners.sharded.checkpoint.groupings import (
+    FunctionRecord,
+    GroupingRecord,
+    functions_of,
+    groupings_of,
+)
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.plan.logical.state_parts import Parts
@@ -121,6 +126,35 @@ class RunRecord:
             if label in self.fingerprint
         }
         return {label: change for label, change in changes.items() if change is not None}
+
+    def may_continue(self, before: Self, label: str) -> bool:
+        """Return whether a transform may continue with its state; that of a grouping may depend on its open windows.
+
+        Args:
+            before: the record of the old pipeline.
+            label: the label of the transform.
+        """
+        if before.definitions[label] == self.definitions.get(label):
+            return True
+        was, now = before.groupings.get(label), self.groupings.get(label)
+        return was is not None and now is not None and GroupingRecord(**now).goes_on_from(GroupingRecord(**was))
+
+    def renamed_from(self, before: Self, gone: Collection[str]) -> list[tuple[str, str]]:
+        """Return the transforms that may only have another label: the old label and the new one of each.
+
+        Args:
+            before: the record of the old pipeline.
+            gone: the labels of transforms that have no state now.
+        """
+        added = {label: line for label, line in self.definitions.items() if label not in before.definitions}
+        pairs = []
+        for old in gone:
+            definition = before.definitions[old]
+            alike = [label for label, line in added.items() if line == definition]
+            others = [label for label in gone if before.definitions[label] == definition]
+            if len(alike) == len(others) == 1 and old not in self.definitions:
+                pairs.append((old, alike[0]))
+        return pairs
 
     def changed_functions(self, before: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Return why functions cannot continue with their state, since they allow more lateness than before, by label.

@@ -145,8 +145,8 @@ def losing(path: str, manifest: Manifest, lost: Collection[Fate]) -> CheckpointM
     return CheckpointMismatch(
         f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
         + "\n  ".join(f"{fate.label!r} {fate.change}; lost: {fate.holds}" for fate in lost),
-        hint="keep their labels and definitions; or upgrade again and name the state to discard with --drop:\n  "
-        + command_again(manifest, lost),
+        hint="keep their labels and definitions; or upgrade again, and name new labels with --rename OLD=NEW, and the "
+        "state to discard with --drop:\n  " + command_again(manifest, lost),
     )
 
 
