@@ -228,6 +228,34 @@ def test_windows_that_have_emitted_cannot_begin_to_retract_but_those_that_have_n
     assert fates["lists"] == "needs --drop"  # a list cannot subtract a value
 
 
+@pytest.mark.parametrize("trigger", [dm.Repeatedly(dm.AfterCount(2)), dm.AfterWatermark(early=dm.AfterCount(3))])
+def test_a_side_input_whose_grouping_gets_another_trigger_loses_and_repeats_no_element(
+    trigger: dm.Trigger, tmp_path: Path
+) -> None:
+    def build(windows: Any) -> Build:
+        def built(p: dm.Pipeline) -> None:
+            rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=ROWS)
+            pairs = rows | "pairs" >> dm.WithKeys("key", value="n")
+            sums = pairs | "side windows" >> windows | "sums" >> dm.Sum.per_key()
+            main = pairs | "main windows" >> PLAIN
+            looked = main | "look" >> dm.Map(lambda pair, sums: (pair, dict(sums).get(pair[0])), dm.AsDict(sums))
+            _ = looked | "panes" >> dm.io.Collect()
+
+        return built
+
+    rows = [(second, "ab"[second % 2], second) for second in range(40)]
+    put_rows(tmp_path / "rows", "1", rows[:15])
+    Stepped(build(PLAIN), tmp_path / "old").steps()
+    dm.upgrade(tmp_path / "old", tmp_path / "new")
+    put_rows(tmp_path / "rows", "2", rows[15:])
+    new = Stepped(build(PLAIN.trigger(trigger, may_lose_data=True)), tmp_path / "new", until="drained")
+    new.steps()
+    looked = [record.value for record in new.collected("panes")]
+    assert sorted(pair[1] for pair, _ in looked) == list(range(40))
+    first = {pair[1]: of_key for pair, of_key in looked if pair[1] < 10}
+    assert first == {second: (20, 25)[second % 2] for second in range(10)}
+
+
 # Functions with state ------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,8 @@ import dataflow_model as dm
 from dataflow_model.plan.logical.fingerprint import definitions, differences, fingerprint
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.logical.state_parts import parts_of_state
+from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows, mapped_rows
+from dataflow_model.runners.sharded.checkpoint.renaming import Renames
 from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.time import MIN_TIMESTAMP
@@ -384,3 +386,15 @@ def test_only_the_changes_are_reported_and_in_terms_of_the_users_program() -> No
     )
     written = differences(before, plan("1 hour", sink=dm.io.WriteParquet("out")))
     assert written == ["'out' was: to Collect of sums; it is: to Parquet of sums"]
+
+
+def test_the_rows_that_a_stream_keeps_of_a_dataframe_get_the_new_label(tmp_path: Path) -> None:
+    table = pa.table({"n": [1, 2]})
+    checksum = KeptRows(tmp_path / "old", "one").write(table)
+    KeptRows(tmp_path / "old", "two").write(table)
+    Renames.among(["one", "two"], {"one": "other"}).copy(tmp_path / "old", tmp_path / "new", "inputs")
+    renamed = KeptRows(tmp_path / "new", "other")
+    assert renamed.checksum() == checksum
+    assert mapped_rows(str(renamed.path), checksum).equals(table)
+    assert KeptRows(tmp_path / "new", "one").checksum() is None
+    assert KeptRows(tmp_path / "new", "two").checksum() == checksum

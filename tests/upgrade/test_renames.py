@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import pyarrow as pa
@@ -174,6 +174,32 @@ def test_the_command_rejects_renames_that_it_cannot_read(
     with pytest.raises(SystemExit):
         main(["upgrade", str(tmp_path / "old"), str(tmp_path / "new"), *flags])
     assert "sums" in capsys.readouterr().err
+
+
+class Event(NamedTuple):
+    at: int
+    n: int
+
+
+def test_a_renamed_source_that_cannot_be_read_again_keeps_the_rows_that_wait_in_the_checkpoint(tmp_path: Path) -> None:
+    queue = list(range(20))
+
+    def events(cursor: Any, limit: int) -> tuple[list[Event], int]:
+        taken, queue[:limit] = queue[:limit], []  # the service forgets what it has handed out
+        return [Event(n, n) for n in taken], (cursor or 0) + len(taken)
+
+    def build(label: str) -> Build:
+        def built(p: dm.Pipeline) -> None:
+            _ = p | label >> dm.io.source(event_time="at", limit=10)(events)() | "panes" >> dm.io.Collect()
+
+        return built
+
+    Stepped(build("one"), tmp_path / "old", rows=4).steps(1)
+    assert len(queue) == 10
+    dm.upgrade(tmp_path / "old", tmp_path / "new", rename={"one": "other"})
+    new = Stepped(build("other"), tmp_path / "new", rows=4, until="drained")
+    new.steps()
+    assert sorted(record.value.n for record in new.collected("panes")) == list(range(20))
 
 
 def test_a_restart_with_another_label_names_the_option_that_keeps_the_state(rows: Path, tmp_path: Path) -> None:
