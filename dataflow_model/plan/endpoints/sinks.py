@@ -245,7 +245,7 @@ class Sink(abc.ABC):
         """Prevent older starts of the run from writing; called on a fenced sink when a run starts."""
 
     def commits_of(self, run_id: str) -> KnownCommits:
-        """Return the commits of a run that the sink knows; called on a stream's sinks when a run starts.
+        """Return the commits of a run that the sink knows; called on a stream's fenced sinks when a run starts.
 
         The runner aborts those that are pending, unless it will publish them. Of those that are published, it logs the
         ones that its checkpoint does not contain. A sink that keeps no record of its commits returns none.

@@ -9,35 +9,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import CheckpointInUse, CheckpointMismatch, InvalidArgument, SinkError
+from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages, owner_of_cut
 from dataflow_model.runners.engine.state.resharding import count_keys
 from dataflow_model.runners.runs.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.groupings import GroupingRecord
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
-from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, check_present, common_part, written_once
+from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, common_part, written_once
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.renaming import Renames
 from dataflow_model.runners.sharded.checkpoint.requests import (
-    check_signals,
-    check_written,
     copy_signals,
-    drain_requests,
-    is_drained,
 )
 from dataflow_model.runners.sharded.commits.ahead import AHEAD, rename_ahead
 from dataflow_model.runners.sharded.commits.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.commits.progress import WRITTEN, read_progress, write_progress
-from dataflow_model.runners.sharded.commits.restoring import check_progress
 from dataflow_model.runners.sharded.feed.inbox import INBOX
 from dataflow_model.runners.sharded.stages.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import command_again, judged, losing, seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
 from dataflow_model.runners.sharded.upgrade.fates import Outcome
 from dataflow_model.runners.sharded.upgrade.holdings import Holding
+from dataflow_model.runners.sharded.upgrade.requirements import check_drop, last_commit, moved_back
 from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_time, format_instant
+from dataflow_model.time import MIN_TIMESTAMP, EventTime
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -128,9 +124,9 @@ def carry_over(
             hint="pass the directory that an earlier run used as checkpoint=",
         )
     target = None if new is None else _target(old, before, new)
-    batch, offset = _last_commit(str(old), before, stopped)
-    _check_drop(record, offset, drop)
-    moved = _moved_back(read_progress(str(common_part(before))).get("watermarks", {}), offset, watermarks)
+    batch, offset = last_commit(str(old), before, stopped)
+    check_drop(record, offset, drop)
+    moved = moved_back(read_progress(str(common_part(before))).get("watermarks", {}), offset, watermarks)
     wishes = Wishes(drop, Renames.among(list(record.fingerprint), rename), moved)
     if target is None:
         manifest = write_seed(stopped.shards(batch, record), before, None, record, batch, offset, wishes)
@@ -183,94 +179,6 @@ def _summary(path: str, manifest: Manifest, wishes: Wishes, plan: Plan | None, *
         fates=fates,
         command=command,
     )
-
-
-def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, Offset]:
-    """Return the last committed micro-batch and its offset; raise if the run cannot be upgraded from there."""
-    folder = str(common_part(before))
-    who = stopped.who_runs()
-    if who is not None:
-        raise CheckpointInUse(f"the run in {old!r} is running, in {who}", hint="stop it first: result.stop()")
-    requests = common_part(before) / "requests"
-    check_written(requests)
-    is_draining, _ = drain_requests(requests)
-    if is_draining or is_drained(requests):
-        raise CheckpointMismatch(
-            f"the run in {old!r} was drained: its windows have emitted their last panes",
-            hint="start the new pipeline with a new checkpoint",
-        )
-    batch, published = stopped.last_committed(), stopped.half_published()
-    progress = read_progress(folder)
-    check_present(folder, progress.get(WRITTEN, ()))
-    if published is None:
-        check_progress(old, progress, batch, batch)
-    if batch is None:
-        raise CheckpointMismatch(
-            f"the run in {old!r} has not committed anything that could be carried over",
-            hint="start the new pipeline with a new checkpoint, or upgrade the original checkpoint again",
-        )
-    # A micro-batch that has started but published nothing is ignored; its rows are read again. If it has started to
-    # publish, only its own pipeline can finish it.
-    if published is not None:
-        raise CheckpointMismatch(
-            f"the run in {old!r} was stopped while it published micro-batch {published}",
-            hint="start the old pipeline again, which finishes publishing first; then stop it and upgrade",
-        )
-    offset, others = stopped.offset(batch)
-    check_signals(requests, offset.signalled)
-    if others:
-        raise CheckpointMismatch(
-            f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far it has read them",
-            hint="start the new pipeline with a new checkpoint, and its DataFrames where the old run stopped",
-        )
-    if offset.last:
-        raise CheckpointMismatch(
-            f"the input of the run in {old!r} is complete: its windows have emitted their last panes",
-            hint="start the new pipeline with a new checkpoint",
-        )
-    return batch, offset
-
-
-def _check_drop(record: RunRecord, offset: Offset, drop: Collection[str]) -> None:
-    known = [label for stage in record.stages for label in stage] + list(offset.begun)
-    for label in drop:
-        if label not in known:
-            raise InvalidArgument(
-                f"`drop` must name transforms of the old pipeline that have state, got {label!r}",
-                hint=f"these have state: {', '.join(map(repr, known))}",
-            )
-
-
-def _moved_back(
-    known: Mapping[str, int], offset: Offset, watermarks: Mapping[str, InstantLike]
-) -> dict[str, EventTime]:
-    """Return the watermarks to which sources are moved back, after checking that none of them moves forward.
-
-    Args:
-        known: the watermarks of the old run, by transform.
-        offset: the offset of its sources.
-        watermarks: what the user has passed.
-    """
-    moved = {label: event_time(to) for label, to in watermarks.items()}
-    for label, to in moved.items():
-        if label not in offset.begun:
-            raise InvalidArgument(
-                f"`watermarks` must name sources of the old pipeline that read rows, got {label!r}",
-                hint=f"these are {', '.join(map(repr, offset.begun)) or 'none: a script sets its watermark itself'}",
-            )
-        if not MIN_TIMESTAMP < to < MAX_TIMESTAMP:
-            raise InvalidArgument(
-                f"the watermark of {label!r} must be an instant, got {to!r}",
-                hint="pass '2013-01-01T12:00Z', for example",
-            )
-        last = EventTime(known.get(label, MIN_TIMESTAMP))
-        if to > last:
-            raise InvalidArgument(
-                f"a watermark can only be moved back, got {format_instant(int(to))} for {label!r}, which is at "
-                f"{format_instant(int(last))}",
-                hint="pass that instant or an earlier one, or leave the source out",
-            )
-    return moved
 
 
 def write_seed(
