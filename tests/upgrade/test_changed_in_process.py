@@ -215,6 +215,23 @@ def test_a_chain_that_retracts_ends_with_the_results_of_the_new_triggers(
     assert len(sort) >= 3
 
 
+def test_windows_of_a_grouping_that_retracts_no_more_only_refine_what_they_have_emitted(tmp_path: Path) -> None:
+    each = PLAIN.trigger(dm.Repeatedly(dm.AfterCount(1)))
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (2, "a", 2)])
+    before = combined(tmp_path / "rows", each.accumulating_and_retracting(), dm.Sum.per_key())
+    Stepped(before, tmp_path / "old").steps()
+    dm.upgrade(tmp_path / "old", tmp_path / "new")
+    new = Stepped(combined(tmp_path / "rows", each.accumulating(), dm.Sum.per_key()), tmp_path / "new")
+    put_rows(tmp_path / "rows", "2", [(3, "a", 4)])
+    new.steps()
+    assert [(record.value, record.is_retraction, record.pane.index) for record in new.collected("panes")] == [
+        (("a", 1), False, 0),
+        (("a", 1), True, 0),
+        (("a", 3), False, 1),
+        (("a", 7), False, 2),
+    ]
+
+
 def test_windows_that_have_emitted_cannot_begin_to_retract_but_those_that_have_not_can(tmp_path: Path) -> None:
     retracting = PLAIN.accumulating_and_retracting()
     late = PLAIN.allowed_lateness("1 hour").accumulating_and_retracting()
