@@ -18,7 +18,7 @@ SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all test-uncompiled test-versions test-cluster test-connectors test-sample check format bench bench-check docs docs-serve docs-external docs-set-up mutation set-up spark-classes sizes test-docs wheels
+.PHONY: help beam demo test test-all test-uncompiled test-versions test-cluster test-connectors test-sample check format bench bench-check docs docs-serve docs-external docs-set-up mutation set-up spark-classes sizes test-docs wheels
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,10 @@ check: set-up ## lint and type-check everything, including tests, and check the 
 format: set-up ## format the code and fix what the linter can fix
 	$(VENV)/ruff check --fix $(CODE)
 	$(VENV)/ruff format $(CODE)
+
+beam: set-up ## run Beam's own test modules on our runners, and write the table in docs/beam.md (half an hour)
+	@$(VENV)/python -m pip install --quiet "apache-beam>=2.76,<2.78" pyhamcrest parameterized tenacity mock
+	@scripts/java.sh run $(VENV)/python -m scripts.beam $(ARGS)
 
 bench: set-up ## measure against the hand-written alternatives (writes benchmarks/results.json)
 	@scripts/java.sh run $(VENV)/python -m benchmarks $(ARGS)

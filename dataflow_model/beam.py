@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.plan.names.spellings import unknown as _unknown
 
 if TYPE_CHECKING:
-    from dataflow_model.runners.beam.runner import LocalRunner
+    from dataflow_model.runners.beam.runner import LocalRunner, SparkRunner
 
-__all__ = ["LocalRunner"]
+__all__ = ["LocalRunner", "SparkRunner"]
 
 _RUNNERS: Final = "dataflow_model.runners.beam.runner"
 

@@ -27,7 +27,7 @@ from apache_beam.transforms import trigger, window
 from apache_beam.transforms.userstate import TimeDomain, TimerSpec, on_timer
 from apache_beam.utils import windowed_value
 
-from dataflow_model.beam import LocalRunner
+from dataflow_model.beam import LocalRunner, SparkRunner
 from tests.support.beam.programs import PROGRAMS, answers, counted_words
 
 ROOM = Path(dm.__file__).parent / "runners" / "beam"
@@ -36,11 +36,50 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Beam's own
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_a_program_gives_the_answers_of_beams_own_runner(program: Any, tmp_path: Path) -> None:
+def test_a_program_gives_the_answers_of_beams_own_runner_on_each_host_in_process(program: Any, tmp_path: Path) -> None:
+    runners = {
+        "beams": FnApiRunner(),
+        "bounded": LocalRunner(),
+        "workers": LocalRunner(workers=2),
+        "stream": LocalRunner(checkpoint=tmp_path / "checkpoint"),
+    }
+    given = {}
+    for name, runner in runners.items():
+        (tmp_path / name).mkdir()
+        given[name] = answers(program, runner, tmp_path / name)
+    assert given == dict.fromkeys(runners, given["beams"])
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_program_gives_the_answers_of_beams_own_runner_on_spark(program: Any, tmp_path: Path, spark: Any) -> None:
     (tmp_path / "ours").mkdir()
     (tmp_path / "beams").mkdir()
-    ours = answers(program, LocalRunner(), tmp_path / "ours")
+    ours = answers(program, SparkRunner(spark), tmp_path / "ours")
     assert ours == answers(program, FnApiRunner(), tmp_path / "beams")
+
+
+def test_a_stream_that_is_started_again_repeats_nothing(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+
+    def note(pair: Any) -> None:
+        with notes.open("a") as file:
+            file.write(f"{pair}\n")
+
+    for _ in range(2):
+        options = PipelineOptions([f"--dm_checkpoint={tmp_path / 'checkpoint'}"])
+        pipeline = beam.Pipeline(runner="dataflow_model.beam.LocalRunner", options=options)
+        _ = pipeline | beam.Create([("a", 1), ("a", 2)]) | beam.CombinePerKey(sum) | beam.Map(note)
+        assert pipeline.run().wait_until_finish() == "DONE"
+    assert notes.read_text() == "('a', 3)\n"
+
+
+def test_metrics_of_functions_in_other_processes_are_rejected() -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner(workers=2))
+    counted_words(pipeline)
+    result = pipeline.run()
+    result.wait_until_finish()
+    with pytest.raises(dm.UnsupportedOnRunner, match="whose metrics are not collected"):
+        result.metrics()
 
 
 def test_an_unmodified_program_runs_with_the_runner_as_an_option(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.runners.beam.harness import known_urns
-from dataflow_model.runners.beam.phases import OURS
+from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
 
 _REQUIREMENTS: Final = common_urns.requirements
 _SUPPORTED: Final = frozenset(
@@ -29,11 +29,12 @@ _FUNCTIONS: Final = frozenset({python_urns.PICKLED_DOFN_INFO, *core.StatelessDoF
 _READ: Final[str] = common_urns.deprecated_primitives.READ.urn
 
 
-def check(pipeline: Any) -> None:
+def check(pipeline: Any, *, has_clock: bool) -> None:
     """Check that everything in a pipeline can be run.
 
     Args:
         pipeline: Beam's description of it.
+        has_clock: whether the run has a clock that advances; a `TestStream` brings its own.
 
     Raises:
         UnsupportedOnRunner: with the label of the transform, the reason and a way out.
@@ -45,11 +46,11 @@ def check(pipeline: Any) -> None:
                 f"the pipeline needs {requirement}, which this runner does not support",
                 hint="leave out the annotation of a DoFn that asks for it, such as RequiresStableInput",
             )
-    has_clock = any(transform.spec.urn == common_urns.primitives.TEST_STREAM.urn for transform in transforms.values())
+    is_scripted = any(each.spec.urn == TEST_STREAM for each in transforms.values())
     for transform in transforms.values():
         _check_kind(transform)
         if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
-            _check_function(transform, has_clock=has_clock)
+            _check_function(transform, has_clock=has_clock or is_scripted)
 
 
 def _check_kind(transform: Any) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiMetrics
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
+from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.runners.beam import running
 
@@ -32,15 +33,16 @@ class BeamResult(PipelineResult):  # type: ignore[misc] # Beam ships no types th
     Args:
         ours: the run.
         run: its id.
+        is_here: whether its functions run in this process, where their metrics are.
 
     Attributes:
         ours: the run as this package sees it, with `report()`, `watermarks()`, `drain()` and so on.
     """
 
-    def __init__(self, ours: OurResult, run: str) -> None:
+    def __init__(self, ours: OurResult, run: str, *, is_here: bool) -> None:
         super().__init__(PipelineState.RUNNING)
         self.ours = ours
-        self._run = run
+        self._run, self._is_here = run, is_here
         weakref.finalize(self, running.forget, run)
 
     @property
@@ -63,7 +65,11 @@ class BeamResult(PipelineResult):  # type: ignore[misc] # Beam ships no types th
         return self.state
 
     def metrics(self) -> Any:
-        """Return the metrics of the user's functions so far, if they run in this process."""
+        """Return the metrics of the user's functions so far.
+
+        Raises:
+            UnsupportedOnRunner: if the functions run in other processes.
+        """
         return FnApiMetrics(self._by_stage(), user_metrics_only=True)
 
     def monitoring_metrics(self) -> Any:
@@ -75,4 +81,9 @@ class BeamResult(PipelineResult):  # type: ignore[misc] # Beam ships no types th
         return [info for infos in self._by_stage().values() for info in infos]
 
     def _by_stage(self) -> dict[str, list[Any]]:
+        if not self._is_here:
+            raise UnsupportedOnRunner(
+                f"the functions of run {self._run!r} run in other processes, whose metrics are not collected",
+                hint="run the pipeline in one process; result.ours.report() counts elements anywhere",
+            )
         return {label: operations.monitoring_infos() for label, operations in running.stages_of(self._run)}

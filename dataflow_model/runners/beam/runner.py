@@ -8,36 +8,48 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import environments
 
 from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.lowering import lower
+from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.requirements import check
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.logical.graph import Plan
+    import os
+
+    from pyspark.sql import SparkSession
+
     from dataflow_model.plan.logical.runner import Runner
 
 
-class LocalRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that mypy takes
-    """Run a pipeline of Beam's in process, without Java, Docker or a job server.
+@attrs.frozen
+class _Host:
+    """What runs a plan.
+
+    Attributes:
+        runner: its runner.
+        has_clock: whether it has a clock that advances, by which timers in processing time fire.
+        is_here: whether functions run in this process.
+    """
+
+    runner: Runner
+    has_clock: bool
+    is_here: bool
+
+
+class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """What the runners have in common.
 
     Args:
         is_drain: whether restrictions of splittable functions are truncated, as in a pipeline that is drained.
-
-    Example:
-        >>> import apache_beam as beam
-        >>> from dataflow_model.beam import LocalRunner
-        >>> with beam.Pipeline(runner=LocalRunner()) as p:
-        ...     _ = p | beam.Create([("a", 1), ("b", 2), ("a", 3)]) | beam.CombinePerKey(sum) | beam.Map(print)
-        ('a', 4)
-        ('b', 2)
     """
 
-    def __init__(self, *, is_drain: bool = False) -> None:
+    def __init__(self, *, is_drain: bool) -> None:
         super().__init__()
         self._is_drain = is_drain
 
@@ -52,13 +64,73 @@ class LocalRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types t
         Raises:
             UnsupportedOnRunner: before anything runs, for a part that this runner cannot run.
         """
-        del options
-        check(pipeline)
+        host = self._host(options.view_as(DataflowModelOptions))
+        check(pipeline, has_clock=host.has_clock)
         run = uuid.uuid4().hex
         plan = lower(pipeline, run, is_drain=self._is_drain)
         running.begin(run)
-        return BeamResult(self._runner(plan).run(plan), run)
+        return BeamResult(host.runner.run(plan), run, is_here=host.is_here)
 
-    def _runner(self, plan: Plan) -> Runner:
-        del plan
-        return OurLocalRunner()
+    def _host(self, options: Any) -> _Host:
+        """Return what runs the plan."""
+        raise NotImplementedError
+
+
+class LocalRunner(_Runner):
+    """Run a pipeline of Beam's in process, without Java, Docker or a job server.
+
+    On the command line, `--dm_checkpoint` and `--dm_workers` replace the arguments; see `DataflowModelOptions`.
+
+    Args:
+        checkpoint: a directory on a local disk, in which the state of a stream is kept between starts. A run that is
+            started again continues where it stopped. Without one, a run ends with its input.
+        workers: the number of processes that run the pipeline; only without a checkpoint.
+        is_drain: whether restrictions of splittable functions are truncated, as in a pipeline that is drained.
+
+    Example:
+        >>> import apache_beam as beam
+        >>> from dataflow_model.beam import LocalRunner
+        >>> with beam.Pipeline(runner=LocalRunner()) as p:
+        ...     _ = p | beam.Create([("a", 1), ("b", 2), ("a", 3)]) | beam.CombinePerKey(sum) | beam.Map(print)
+        ('a', 4)
+        ('b', 2)
+    """
+
+    def __init__(
+        self, *, checkpoint: str | os.PathLike[str] | None = None, workers: int | None = None, is_drain: bool = False
+    ) -> None:
+        super().__init__(is_drain=is_drain)
+        self._checkpoint, self._workers = checkpoint, workers
+
+    def _host(self, options: Any) -> _Host:
+        checkpoint = options.dm_checkpoint if self._checkpoint is None else self._checkpoint
+        workers = options.dm_workers if self._workers is None else self._workers
+        runner = OurLocalRunner(checkpoint=checkpoint, workers=workers)
+        return _Host(runner, has_clock=checkpoint is not None, is_here=workers == 1)
+
+
+class SparkRunner(_Runner):
+    """Run a pipeline of Beam's as a batch job on Spark, without a job server.
+
+    Args:
+        spark: the Spark session; by default one on the master that `--dm_spark_master` names or, without any, the one
+            that `spark-submit` provides, or one in this process.
+        is_drain: whether restrictions of splittable functions are truncated, as in a pipeline that is drained.
+
+    Example:
+        >>> import apache_beam as beam
+        >>> from dataflow_model.beam import SparkRunner
+        >>> with beam.Pipeline(runner=SparkRunner()) as p:  # doctest: +SKIP
+        ...     _ = p | beam.Create([("a", 1), ("a", 3)]) | beam.CombinePerKey(sum) | beam.io.WriteToText("sums")
+    """
+
+    def __init__(self, spark: SparkSession | None = None, *, is_drain: bool = False) -> None:
+        super().__init__(is_drain=is_drain)
+        self._spark = spark
+
+    def _host(self, options: Any) -> _Host:
+        from dataflow_model.runners.spark import SparkRunner as OurSparkRunner
+        from dataflow_model.runners.spark.deployment.session import session_at
+
+        spark = session_at("beam", options.dm_spark_master) if self._spark is None else self._spark
+        return _Host(OurSparkRunner(spark), has_clock=False, is_here=False)

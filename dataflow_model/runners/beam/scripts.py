@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.testing.test_stream import WindowedValueHolder
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
@@ -29,7 +30,8 @@ def script_of(transform: Any, context: Any) -> ScriptSource:
         context: Beam's context, which decodes its elements.
 
     Raises:
-        UnsupportedOnRunner: for one with several outputs, of which each has a watermark, or with an endpoint.
+        UnsupportedOnRunner: for one with several outputs, of which each has a watermark, with an endpoint, or with
+            elements that are in windows already.
     """
     payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.TestStreamPayload)
     label = transform.unique_name
@@ -44,10 +46,10 @@ def script_of(transform: Any, context: Any) -> ScriptSource:
             f"{label!r} reads its events from a service at {payload.endpoint.url}, which this runner does not support",
             hint="add its events to the TestStream",
         )
-    return ScriptSource(tuple(_steps(payload.events, context.coders.get_by_id(payload.coder_id))))
+    return ScriptSource(tuple(_steps(label, payload.events, context.coders.get_by_id(payload.coder_id))))
 
 
-def _steps(events: Any, coder: Any) -> Iterator[Step]:
+def _steps(label: str, events: Any, coder: Any) -> Iterator[Step]:
     clock = 0
     for event in events:
         match event.WhichOneof("event"):
@@ -56,6 +58,12 @@ def _steps(events: Any, coder: Any) -> Iterator[Step]:
                     (coder.decode(each.encoded_element), EventTime(our_time(each.timestamp * _MILLISECOND)))
                     for each in event.element_event.elements
                 ]
+                placed = [value for value, _ in elements if isinstance(value, WindowedValueHolder)]
+                if placed:
+                    raise UnsupportedOnRunner(
+                        f"{label!r} adds {placed[0]!r}, already in a window, which this runner does not support",
+                        hint="add a TimestampedValue, and use WindowInto behind the TestStream",
+                    )
                 if elements:
                     yield AddStep(tuple(elements))
             case "watermark_event":

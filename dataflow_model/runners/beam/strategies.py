@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MILLISECOND: Final = 1_000
 _FOREVER: Final = 1 << 62
 """The greatest lateness, in microseconds."""
+_ON_TIME: Final = {proto.OnTimeBehavior.FIRE_ALWAYS: OnTimeBehavior.FIRE_ALWAYS}
 _TIMESTAMPS: Final = {
     proto.OutputTime.END_OF_WINDOW: TimestampCombiner.END_OF_WINDOW,
     proto.OutputTime.EARLIEST_IN_PANE: TimestampCombiner.EARLIEST,
@@ -87,8 +88,8 @@ class BeamMergingFn(BeamWindowFn):
 def strategy_of(given: Any, context: Any, label: str) -> WindowingStrategy:
     """Return a windowing strategy of Beam's as ours.
 
-    Beam's Python SDK always asks for panes without elements on time and at the end, which its own runners do not emit;
-    nor does this one.
+    Beam's Python SDK also asks for panes without elements when windows close, which its own runners in process do not
+    emit; nor does this one.
 
     Args:
         given: the strategy.
@@ -109,7 +110,7 @@ def strategy_of(given: Any, context: Any, label: str) -> WindowingStrategy:
         trigger=_trigger(given.trigger, label),
         accumulation_mode=AccumulationMode.ACCUMULATING if accumulates else AccumulationMode.DISCARDING,
         allowed_lateness=Duration(micros=min(given.allowed_lateness * _MILLISECOND, _FOREVER)),
-        on_time=OnTimeBehavior.FIRE_IF_NON_EMPTY,
+        on_time=_ON_TIME.get(given.on_time_behavior, OnTimeBehavior.FIRE_IF_NON_EMPTY),
         closing=ClosingBehavior.FIRE_IF_NON_EMPTY,
         timestamp_combiner=_TIMESTAMPS[given.output_time or proto.OutputTime.END_OF_WINDOW],
         may_lose_data=True,

@@ -1,0 +1,38 @@
+"""The options of the runners, for programs that name a runner on the command line: such a runner has no arguments."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions
+
+
+class DataflowModelOptions(PipelineOptions):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Options of the runners in `dataflow_model.beam`, on the command line and in `PipelineOptions(…)`.
+
+    Example:
+        >>> options = PipelineOptions(["--dm_workers=2"]).view_as(DataflowModelOptions)
+        >>> options.dm_workers, options.dm_checkpoint
+        (2, None)
+    """
+
+    @classmethod
+    def _add_argparse_args(cls, parser: Any) -> None:
+        parser.add_argument(
+            "--dm_checkpoint",
+            default=None,
+            help="a directory in which the state of a stream is kept between starts; without it, a run ends with its "
+            "input",
+        )
+        parser.add_argument(
+            "--dm_workers", type=int, default=1, help="the number of processes of a LocalRunner without a checkpoint"
+        )
+        parser.add_argument(
+            "--dm_spark_master",
+            default=None,
+            help="the master of a SparkRunner, such as spark://host:7077, or sc://host with Spark Connect; by default "
+            "the session of spark-submit, or one in this process",
+        )

@@ -1,0 +1,167 @@
+"""Run Beam's own test modules on our runners, and write what comes out into docs/beam.md.
+
+    python -m scripts.beam                          # every suite on every host
+    python -m scripts.beam local --suite trigger    # some of them
+
+The table in docs/beam.md has for each suite and host how many tests passed, failed and were skipped, and how many ran a
+pipeline on the host: a test without one says nothing about it. The list below it has each failure with its reason,
+which is written by hand in tests/support/beam/known_failures.toml. A failure that is not in there fails the command,
+and so does an entry for a test that passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = REPOSITORY / "docs" / "beam.md"
+KNOWN: Final = REPOSITORY / "tests" / "support" / "beam" / "known_failures.toml"
+OUTCOMES: Final = REPOSITORY / "tests" / "support" / "beam" / "outcomes.json"
+HOSTS: Final = {
+    "local": "`LocalRunner`",
+    "workers": "two workers",
+    "stream": "stream in process",
+    "spark": "Spark batch",
+    "baseline": "Beam's `FnApiRunner`",
+}
+SUITES: Final = {
+    "fn_runner": "runners/portability/fn_api_runner/fn_runner_test.py",
+    "test_stream": "testing/test_stream_test.py",
+    "userstate": "transforms/userstate_test.py",
+    "trigger": "transforms/trigger_test.py",
+    "window": "transforms/window_test.py",
+    "sideinputs": "transforms/sideinputs_test.py",
+    "combiners": "transforms/combiners_test.py",
+    "combinefn_lifecycle": "transforms/combinefn_lifecycle_test.py",
+    "dofn_lifecycle": "transforms/dofn_lifecycle_test.py",
+    "batch_dofn": "transforms/batch_dofn_test.py",
+    "create": "transforms/create_test.py",
+    "pipeline": "pipeline_test.py",
+}
+_SELECTED: Final = {"fn_runner": "FnApiRunnerTest and not FnApiRunnerTestWith"}
+"""Of some modules only these tests: the others are about the parts of Beam's runner."""
+_BEGIN, _END = "<!-- outcomes of Beam's suites -->", "<!-- end of the outcomes -->"
+_TIMEOUT: Final = 100
+"""After how many seconds a test counts as failed."""
+
+
+def run(suite: str, host: str) -> list[dict[str, Any]]:
+    """Return the outcome of each test of a suite on a host."""
+    spec = find_spec("apache_beam")
+    if spec is None or spec.origin is None:
+        sys.exit("needs Beam: pip install 'dataflow-model[beam]' pyhamcrest parameterized tenacity mock")
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = Path(folder, "outcomes")
+        command = [
+            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.beam.suite_plugin",
+            "-W", "ignore", f"--timeout={_TIMEOUT}", "-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib",
+            str(Path(spec.origin).parent / SUITES[suite]), "-k", _SELECTED.get(suite, ""),
+        ]  # fmt: skip
+        variables = {"BEAM_HOST": host, "BEAM_OUTCOMES": str(outcomes), "PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(
+            command, env=os.environ | variables, cwd=folder, capture_output=True, text=True, check=False
+        )
+        if not outcomes.exists():
+            sys.exit(f"{suite} on {host} ran no test:\n{done.stdout}\n{done.stderr}")
+        return [json.loads(line) for line in outcomes.read_text(encoding="utf-8").splitlines()]
+
+
+def summary(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is kept of the outcomes of a suite on a host."""
+    counts = Counter(each["outcome"] for each in outcomes)
+    return {
+        "passed": counts["passed"],
+        "failed": counts["failed"],
+        "skipped": counts["skipped"],
+        "ran": sum(each["outcome"] == "passed" and each["ran"] > 0 for each in outcomes),
+        "skips": {each["test"]: each["reason"] for each in outcomes if each["outcome"] == "skipped"},
+        "failures": sorted(each["test"] for each in outcomes if each["outcome"] == "failed"),
+    }
+
+
+def unexplained(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> list[str]:
+    """Return a line for each failure without a reason, and for each reason without a failure."""
+    lines = []
+    for suite, by_host in kept.items():
+        for host, of_host in by_host.items():
+            if host == "baseline":
+                continue
+            reasons = _reasons(known, suite, host)
+            lines += [f"{suite} on {host}: {test} fails" for test in of_host["failures"] if test not in reasons]
+            lines += [f"{suite} on {host}: {test} passes" for test in reasons if test not in of_host["failures"]]
+    return lines
+
+
+def table(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> str:
+    """Return the table, and the failures with their reasons."""
+    hosts = [host for host in HOSTS if any(host in by_host for by_host in kept.values())]
+    lines = [f"| suite | {' | '.join(HOSTS[host] for host in hosts)} |", f"|---|{'---|' * len(hosts)}"]
+    for suite in (suite for suite in SUITES if suite in kept):
+        cells = [_cell(kept[suite].get(host)) for host in hosts]
+        lines.append(f"| `{SUITES[suite]}` | {' | '.join(cells)} |")
+    lines += ["", "| test that fails | on | why |", "|---|---|---|"]
+    for suite in (suite for suite in SUITES if suite in kept):
+        by_test: dict[tuple[str, str], list[str]] = {}
+        for host in hosts:
+            for test, reason in _reasons(known, suite, host).items():
+                by_test.setdefault((test, reason), []).append(HOSTS[host])
+        lines += [f"| `{test}` | {', '.join(on)} | {reason} |" for (test, reason), on in sorted(by_test.items())]
+    return "\n".join(lines)
+
+
+def write(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> None:
+    """Write the table into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    PAGE.write_text(f"{before}{_BEGIN}\n\n{table(kept, known)}\n\n{_END}{after}", encoding="utf-8")
+
+
+def _cell(of_host: dict[str, Any] | None) -> str:
+    if of_host is None:
+        return "not run"
+    return f"{of_host['passed']} / {of_host['failed']} / {of_host['skipped']} ({of_host['ran']})"
+
+
+def _reasons(known: dict[str, Any], suite: str, host: str) -> dict[str, str]:
+    """Return why tests of a suite fail on a host; a reason for `every` host holds on each of ours."""
+    of_suite = known.get(suite, {})
+    every = {} if host == "baseline" else of_suite.get("every", {})
+    return {**every, **of_suite.get(host, {})}
+
+
+def main() -> None:
+    """Run what the command line names, and write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("hosts", nargs="*", help=f"some of {', '.join(HOSTS)}; by default all of them")
+    parser.add_argument("--suite", action="append", choices=SUITES, help="a suite; by default all of them")
+    given = parser.parse_args()
+    kept: dict[str, dict[str, Any]] = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
+    for suite in given.suite or SUITES:
+        for host in given.hosts or HOSTS:
+            outcomes = run(suite, host)
+            kept.setdefault(suite, {})[host] = summary(outcomes)
+            print(f"{suite} on {host}: {_cell(kept[suite][host])}", flush=True)
+            for each in outcomes:
+                if each["outcome"] == "failed" and host != "baseline":
+                    print(f"    {each['test']}: {each['reason'][:200]}")
+            OUTCOMES.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    known = tomllib.loads(KNOWN.read_text(encoding="utf-8"))
+    write(kept, known)
+    problems = unexplained(kept, known)
+    if problems:
+        sys.exit("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main()
