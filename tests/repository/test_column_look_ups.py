@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model
-from dataflow_model.io.sinks.file_writer import _cast
+from dataflow_model.io.sinks.cast_columns import cast_columns
 
 _PACKAGE = Path(dataflow_model.__file__).parent
 _LISTS = {"names", "column_names"}
@@ -112,7 +112,7 @@ class _Table:
 def test_a_sink_lists_the_names_of_a_table_once_for_any_number_of_columns(columns: int) -> None:
     counted: Any = _Table(pa.table({f"c{number}": [number] for number in range(columns)}))
     schema = pa.schema([*counted.table.schema, pa.field("lacking", pa.int64())])
-    table = _cast(counted, schema)
+    table = cast_columns(counted, schema)
     assert table is not None
     assert table.schema == schema
     assert counted.lists == 1

@@ -98,7 +98,7 @@ def test_each_error_names_the_way_out() -> None:
 
 
 def test_an_error_created_by_a_function_is_listed_where_the_function_is_called() -> None:
-    refusals = [site for site in sites() if site.path.name == "carrying.py" and "input of the run" in site.message]
+    refusals = [site for site in sites() if site.path.name == "requirements.py" and "input of the run" in site.message]
     assert [site.hint for site in refusals] == ["start the new pipeline with a new checkpoint"]
 
 

@@ -80,8 +80,9 @@ class PendingColumns:
             return self
         table, retracted, letters = self.table(), self.retracted(), list(self.dead_letters)
         lacking: dict[int, str] = {}
+        columns = dict(zip(table.column_names, table.columns, strict=True))
         for name in required:
-            column = table[name] if name in table.column_names else pa.nulls(table.num_rows)
+            column = columns.get(name, pa.nulls(table.num_rows))
             for row in np.flatnonzero(_nulls(column, or_nan=or_nan)).tolist():
                 lacking.setdefault(row, name)
         if not lacking:

@@ -85,8 +85,8 @@ class BundleRecords(LazyRecords):
             return OrderColumns(len(orders), (at.clocks, at.steps, *orders.parts()))
         return OrderColumns.of(at_instant(at, order) for at, order in zip(instants, orders, strict=True))
 
+    @override
     def retractions(self) -> NDArray[np.bool_]:
-        """Return for each record whether it is a retraction."""
         return retracted(self._bundle.updates, len(self._bundle))
 
     def pane_columns(self) -> PaneColumns:
@@ -148,12 +148,12 @@ class JoinedRecords(LazyRecords):
     def __len__(self) -> int:
         return sum(map(len, self.chunks))
 
+    @override
     def orders(self) -> OrderColumns:
-        """Return the orders of the records."""
         return OrderColumns.joined(list(map(orders_of_records, self.chunks)))
 
+    @override
     def retractions(self) -> NDArray[np.bool_]:
-        """Return for each record whether it is a retraction."""
         return np.concatenate([np.zeros(0, np.bool_), *map(retractions_of_records, self.chunks)])
 
     @override

@@ -267,8 +267,8 @@ class StatefulMachine(StoreMachine):
 
     # State ---------------------------------------------------------------------------------------------------------
 
+    @override
     def clocks(self) -> dict[str, Any]:
-        """Return the clocks of the shard, for `set_clocks`."""
         closed = self.state.closed
         return super().clocks() if closed == MIN_TIMESTAMP else {**super().clocks(), "closed": closed}
 
