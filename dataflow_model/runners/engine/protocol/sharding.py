@@ -81,9 +81,8 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
         >>> encoded_keys("sum", [("UA", 7), ("AA", 9), ("UA", 1)])
         ([b'sUA', b'sAA'], array([0, 1, 0]))
     """
-    if isinstance(pairs, Pairs) and pairs.keys_are_alike():
-        in_columns: Pairs | None = pairs
-    else:
+    in_columns = pairs if isinstance(pairs, Pairs) and pairs.keys_are_alike() else None
+    if in_columns is None:
         in_columns = keys_in_columns([key for key, _ in checked_pairs(pairs, label)])
     if in_columns is not None:
         coded = in_columns.encoded_keys()
