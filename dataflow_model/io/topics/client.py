@@ -156,7 +156,8 @@ def described(
     try:
         found = answered(label, servers, options, ask)
     except KafkaException as error:
-        cause, where = error.args[0], f"{', '.join(map(repr, names))} on {servers}"
+        cause = error.args[0]
+        where = f"{', '.join(map(repr, names))} on {servers}"
         raise _refusal(label, where, said(cause, options), way_out_of(cause), reads=reads) from error
     right = AclOperation.READ if reads else AclOperation.WRITE
     for name, topic in found.items():
