@@ -116,6 +116,19 @@ def test_a_restarted_stream_continues_at_its_offsets_and_reads_partitions_that_w
     assert sums(result) == [45, 245, 345]
 
 
+def test_partitions_that_are_added_while_a_stream_runs_are_read_from_their_first_row(
+    kafka: str, topic: str, tmp_path: Path
+) -> None:
+    result = start_stream(tmp_path, 1_000, kafka, topic)
+    await_numbers(result, len(COMMITTED))
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    send(kafka, topic, rows(range(30, 36), partitions=3))
+    await_numbers(result, len(COMMITTED) + 6)
+    result.stop()
+    assert numbers(result) == [*COMMITTED, *range(30, 36)]
+
+
 def test_two_topics_are_read_together(kafka: str) -> None:
     topics = [new_topic(kafka), new_topic(kafka)]
     for number, name in enumerate(topics):
@@ -375,6 +388,46 @@ def test_rows_that_were_deleted_before_they_were_read_are_an_error_with_their_nu
     truncate(kafka, topic, 0, 20)
     with pytest.raises(dm.SourceError, match=rf"{topic}/0 from offset 18 on, .* offsets 20 to 22: 2 offsets are lost"):
         run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, topic))
+
+
+def test_rows_that_are_deleted_while_a_stream_reads_are_read_once_or_counted(kafka: str, tmp_path: Path) -> None:
+    topic, count = new_topic(kafka), 400
+    producer = Producer({"bootstrap.servers": kafka, "batch.num.messages": 5})
+    for row in rows(range(count), partitions=1):
+        producer.produce(topic, **row)
+    assert producer.flush(30) == 0
+    few: dict[str, Any] = {"queued.min.messages": 1, "fetch.message.max.bytes": 100}  # few rows are read ahead
+    result = start_stream(tmp_path, 40, kafka, topic, on_loss="skip", options=few)
+    await_numbers(result, 4)
+    truncate(kafka, topic, 0, 390)  # each micro-batch finds out anew
+    await_all(result, count)
+    result.stop()
+    read = numbers(result)
+    assert len(read) == len(set(read))
+    assert set(range(390, count)) <= set(read)
+    assert lost(result) > 0
+
+
+def await_all(result: Any, count: int) -> None:
+    """Wait until each row has been read or counted as lost."""
+    deadline = time.monotonic() + 60
+    while len(numbers(result)) + lost(result) < count:
+        assert time.monotonic() < deadline, (numbers(result), lost(result))
+        time.sleep(0.05)
+    assert len(numbers(result)) + lost(result) == count
+
+
+def test_a_topic_that_is_deleted_and_created_anew_while_a_stream_reads_it_is_an_error(
+    kafka: str, topic: str, tmp_path: Path
+) -> None:
+    result = start_stream(tmp_path, 1_000, kafka, topic)
+    await_numbers(result, len(COMMITTED))
+    delete(kafka, topic)
+    new_topic(kafka, partitions=2, exactly=topic)
+    send(kafka, topic, rows(range(20)))
+    with pytest.raises(dm.SourceError, match=f"{topic}.*(was deleted and made again|UNKNOWN_TOPIC_OR_PART|_UNKNOWN)"):
+        result.wait_until_finish()
+    assert set(numbers(result)) <= set(COMMITTED)
 
 
 def test_a_topic_that_was_deleted_and_created_anew_is_an_error(kafka: str, topic: str, tmp_path: Path) -> None:
