@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 import dataflow_model as dm
-from dataflow_model.io.topics import offsets
+from dataflow_model.io.topics import client, offsets
 from tests.support.kafka.topics import messages_in, new_topic, send
 from tests.support.pipelines import run
 from tests.support.waiting import wait_for
@@ -445,7 +445,10 @@ def test_a_topic_that_does_not_exist_is_an_error_before_anything_runs(kafka: str
         run(dm.LocalRunner(), lambda p: build(p, kafka, "none", end="latest"))
 
 
-def test_a_stream_continues_after_a_restart_of_the_broker(broker: Broker, tmp_path: Path) -> None:
+def test_a_stream_continues_after_a_restart_of_the_broker(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "PATIENCE", 120.0)  # on a busy machine, a broker takes longer than 20 s to start
     topic = new_topic(broker.servers, partitions=2)
     send(broker.servers, topic, rows(range(4)))
     result = start_stream(tmp_path, 100, broker.servers, topic)
