@@ -131,6 +131,29 @@ def test_what_stands_in_the_end_is_what_a_search_through_all_rows_finds(
     assert {home: count for home, count in seen.items() if count} == counts
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@given(moves=MOVES, within=st.none() | st.integers(0, 12), is_sharded=st.booleans())
+def test_what_was_on_time_is_on_time_behind_the_join(
+    direction: Direction, moves: list[Move], within: int | None, *, is_sharded: bool
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        pairs = joined(p, moves, dm.Join.left_as_of(direction=direction, within=within), EVERYWHERE)
+        tens = pairs | "tens" >> dm.Window.into(dm.FixedWindows(10)) | "count" >> dm.Count.per_key()
+        _ = tens | "counts" >> dm.io.Collect()
+
+    runner: Any = MicroBatchRunner(Schedule(3, cuts=(1,))) if is_sharded else None
+    result = run(build, runner)
+    assert result.metrics()["count"].get("dropped_because_late", 0) == 0
+    counts: Counter[Any] = Counter()
+    for (key, _, at), count in by_hand(accepted(moves, 0), direction, within, keeps_left=True).items():
+        counts[key, at // 10 * 10] += count
+    records = result.collected("counts")
+    assert {(*record.value, int(record.window.start) // 1_000_000) for record in records} == {
+        (key, count, start) for (key, start), count in counts.items()
+    }
+    assert {record.pane.timing for record in records} <= {dm.PaneTiming.ON_TIME}
+
+
 def shown(moves: list[Move], join: dm.Join[Any, Any], mode: str, lateness: int = 0) -> list[str]:
     windowing = MODES[mode].allowed_lateness(lateness)
     result = run(lambda p: joined(p, moves, join, windowing) | "pairs" >> dm.io.Collect())
