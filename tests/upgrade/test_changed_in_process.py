@@ -133,6 +133,25 @@ def test_a_shorter_lateness_closes_windows_at_the_next_watermark_and_loses_nothi
     assert [pane for pane in panes(new) if pane[0] == "a"] == [("a", 1, 10, "ON_TIME"), ("a", 2, 10, "LATE")]
 
 
+def test_a_watermark_that_is_moved_back_opens_windows_that_had_expired_under_a_shorter_lateness(tmp_path: Path) -> None:
+    def build(lateness: str) -> Build:
+        return combined(tmp_path / "rows", PLAIN.allowed_lateness(lateness), dm.Sum.per_key())
+
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (50, "z", 0)])
+    Stepped(build("0 seconds"), tmp_path / "1").steps()
+    dm.upgrade(tmp_path / "1", tmp_path / "2")
+    put_rows(tmp_path / "rows", "2", [(2, "a", 2)])
+    longer = Stepped(build("1 hour"), tmp_path / "2")
+    longer.steps()
+    assert longer.metrics()["sums"]["dropped_because_late"] == 1
+    dm.upgrade(tmp_path / "2", tmp_path / "3", watermarks={"rows": 0})
+    put_rows(tmp_path / "rows", "3", [(3, "a", 4), (11, "a", 8)])
+    moved = Stepped(build("1 hour"), tmp_path / "3")
+    moved.steps()
+    assert moved.metrics()["sums"]["dropped_because_late"] == 1
+    assert [pane[:3] for pane in panes(moved)] == [("a", 1, 10), ("a", 4, 10)]
+
+
 def test_a_finished_trigger_stays_finished_under_another_trigger(tmp_path: Path) -> None:
     once = PLAIN.trigger(dm.AfterCount(1), may_lose_data=True)
     put_rows(tmp_path / "rows", "1", [(1, "a", 1), (2, "a", 2)])

@@ -153,9 +153,9 @@ class Carried:
             if label in self.percentiles:
                 self.percentiles[label] = tuple(min(to, value) for value in self.percentiles[label])
             position = self.positions.get(label, {})
-            for name in position.keys() & {"watermark", "percentiles"}:
+            for name in position.keys() & {"watermark", "percentiles", "closed"}:
                 value = position[name]
-                position[name] = min(to, value) if name == "watermark" else tuple(min(to, each) for each in value)
+                position[name] = tuple(min(to, each) for each in value) if name == "percentiles" else min(to, value)
             join = self.joins.get(label)
             if join is not None:
                 join.main = join.main.held(to)
