@@ -27,6 +27,8 @@ REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = REPOSITORY / "docs" / "beam.md"
 KNOWN: Final = REPOSITORY / "tests" / "support" / "beam" / "known_failures.toml"
 OUTCOMES: Final = REPOSITORY / "tests" / "support" / "beam" / "outcomes.json"
+PORTABLE: Final = REPOSITORY / "tests" / "support" / "beam" / "portable_suite.py"
+"""Takes the place of the suite of Beam's runner in process, which names that runner."""
 HOSTS: Final = {
     "local": "`LocalRunner`",
     "workers": "two workers",
@@ -48,8 +50,6 @@ SUITES: Final = {
     "create": "transforms/create_test.py",
     "pipeline": "pipeline_test.py",
 }
-_SELECTED: Final = {"fn_runner": "FnApiRunnerTest and not FnApiRunnerTestWith"}
-"""Of some modules only these tests: the others are about the parts of Beam's runner."""
 _BEGIN, _END = "<!-- outcomes of Beam's suites -->", "<!-- end of the outcomes -->"
 _TIMEOUT: Final = 100
 """After how many seconds a test counts as failed."""
@@ -65,7 +65,7 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.beam.suite_plugin",
             "-W", "ignore", f"--timeout={_TIMEOUT}", "-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib",
-            str(Path(spec.origin).parent / SUITES[suite]), "-k", _SELECTED.get(suite, ""),
+            str(_path(suite, Path(spec.origin).parent)),
         ]  # fmt: skip
         variables = {"BEAM_HOST": host, "BEAM_OUTCOMES": str(outcomes), "PYTHONPATH": str(REPOSITORY)}
         done = subprocess.run(
@@ -112,7 +112,7 @@ def table(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> str:
     lines += ["", "| test that fails | on | why |", "|---|---|---|"]
     for suite in (suite for suite in SUITES if suite in kept):
         by_test: dict[tuple[str, str], list[str]] = {}
-        for host in hosts:
+        for host in (host for host in hosts if host in kept[suite]):
             for test, reason in _reasons(known, suite, host).items():
                 by_test.setdefault((test, reason), []).append(HOSTS[host])
         lines += [f"| `{test}` | {', '.join(on)} | {reason} |" for (test, reason), on in sorted(by_test.items())]
@@ -125,6 +125,10 @@ def write(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> None:
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     PAGE.write_text(f"{before}{_BEGIN}\n\n{table(kept, known)}\n\n{_END}{after}", encoding="utf-8")
+
+
+def _path(suite: str, beam: Path) -> Path:
+    return PORTABLE if suite == "fn_runner" else beam / SUITES[suite]
 
 
 def _cell(of_host: dict[str, Any] | None) -> str:

@@ -155,6 +155,23 @@ def test_a_timer_in_processing_time_is_rejected_where_there_is_no_clock() -> Non
         pipeline.run()
 
 
+def test_bundle_finalization_is_rejected_where_a_bundle_may_be_processed_again(tmp_path: Path) -> None:
+    class Finalized(beam.DoFn):  # type: ignore[misc]
+        def process(self, element: Any, finalizer: Any = beam.DoFn.BundleFinalizerParam) -> Any:
+            finalizer.register(lambda: (tmp_path / "finalized").write_text("yes"))
+            yield element
+
+    def finalized(runner: LocalRunner) -> Any:
+        pipeline = beam.Pipeline(runner=runner)
+        _ = pipeline | beam.Create([1]) | "finalized" >> beam.ParDo(Finalized())
+        return pipeline.run()
+
+    with pytest.raises(dm.UnsupportedOnRunner, match="'finalized' asks to be called when a bundle is committed"):
+        finalized(LocalRunner(checkpoint=tmp_path / "checkpoint"))
+    finalized(LocalRunner()).wait_until_finish()
+    assert (tmp_path / "finalized").read_text() == "yes"
+
+
 def test_a_script_with_several_outputs_is_rejected() -> None:
     script = BeamTestStream().add_elements([1], tag="a").add_elements([2], tag="b").advance_watermark_to_infinity()
     pipeline = beam.Pipeline(runner=LocalRunner(), options=PipelineOptions(["--streaming"]))

@@ -10,6 +10,7 @@ inputs and state, is answered with objects too.
 from __future__ import annotations
 
 import functools
+import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,9 @@ from apache_beam.utils import counters, proto_utils
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+_MICROSECONDS: Final = 1_000_000
+_LONGEST_PAUSE: Final = 10_000
+"""How long a function that asks for a delay is left alone at most, in microseconds: it should not keep a core busy."""
 _NO_METRICS: Final = MetricsContainer("")
 _PAR_DO: Final[str] = common_urns.primitives.PAR_DO.urn
 
@@ -149,6 +153,8 @@ class Operations:
         """End the bundle, and process what splittable functions have deferred, until nothing is left."""
         self._finish()
         while deferred := self._context.delayed_applications:
+            delays = [0 if each.deferred_timestamp is None else each.deferred_timestamp.micros for _, each in deferred]
+            time.sleep(max(0, min(*delays, _LONGEST_PAUSE)) / _MICROSECONDS)
             self.begin()
             for operation, application in deferred:
                 operation.process(application.residual_value)

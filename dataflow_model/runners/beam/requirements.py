@@ -29,12 +29,13 @@ _FUNCTIONS: Final = frozenset({python_urns.PICKLED_DOFN_INFO, *core.StatelessDoF
 _READ: Final[str] = common_urns.deprecated_primitives.READ.urn
 
 
-def check(pipeline: Any, *, has_clock: bool) -> None:
+def check(pipeline: Any, *, has_clock: bool, may_repeat: bool) -> None:
     """Check that everything in a pipeline can be run.
 
     Args:
         pipeline: Beam's description of it.
         has_clock: whether the run has a clock that advances; a `TestStream` brings its own.
+        may_repeat: whether a bundle may be processed again after it has been finalized.
 
     Raises:
         UnsupportedOnRunner: with the label of the transform, the reason and a way out.
@@ -50,7 +51,7 @@ def check(pipeline: Any, *, has_clock: bool) -> None:
     for transform in transforms.values():
         _check_kind(transform)
         if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
-            _check_function(transform, has_clock=has_clock or is_scripted)
+            _check_function(transform, has_clock=has_clock or is_scripted, may_repeat=may_repeat)
 
 
 def _check_kind(transform: Any) -> None:
@@ -65,13 +66,18 @@ def _check_kind(transform: Any) -> None:
     )
 
 
-def _check_function(transform: Any, *, has_clock: bool) -> None:
+def _check_function(transform: Any, *, has_clock: bool, may_repeat: bool) -> None:
     payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
     label = transform.unique_name
     if payload.do_fn.urn not in _FUNCTIONS:
         raise UnsupportedOnRunner(
             f"{label!r} runs a function of another SDK, {payload.do_fn.urn}",
             hint="use a transform that is written in Python",
+        )
+    if payload.requests_finalization and may_repeat:
+        raise UnsupportedOnRunner(
+            f"{label!r} asks to be called when a bundle is committed, which only a bounded run in process supports",
+            hint="use LocalRunner() without a checkpoint, or leave out the BundleFinalizerParam",
         )
     domains = {timer.time_domain for timer in payload.timer_family_specs.values()}
     if beam_runner_api_pb2.TimeDomain.PROCESSING_TIME in domains and not has_clock:

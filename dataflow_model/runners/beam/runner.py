@@ -34,11 +34,13 @@ class _Host:
     Attributes:
         runner: its runner.
         has_clock: whether it has a clock that advances, by which timers in processing time fire.
+        may_repeat: whether it may process a bundle again that has ended.
         is_here: whether functions run in this process.
     """
 
     runner: Runner
     has_clock: bool
+    may_repeat: bool
     is_here: bool
 
 
@@ -65,7 +67,7 @@ class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that 
             UnsupportedOnRunner: before anything runs, for a part that this runner cannot run.
         """
         host = self._host(options.view_as(DataflowModelOptions))
-        check(pipeline, has_clock=host.has_clock)
+        check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat)
         run = uuid.uuid4().hex
         plan = lower(pipeline, run, is_drain=self._is_drain)
         running.begin(run)
@@ -106,7 +108,8 @@ class LocalRunner(_Runner):
         checkpoint = options.dm_checkpoint if self._checkpoint is None else self._checkpoint
         workers = options.dm_workers if self._workers is None else self._workers
         runner = OurLocalRunner(checkpoint=checkpoint, workers=workers)
-        return _Host(runner, has_clock=checkpoint is not None, is_here=workers == 1)
+        is_stream = checkpoint is not None
+        return _Host(runner, has_clock=is_stream, may_repeat=is_stream, is_here=workers == 1)
 
 
 class SparkRunner(_Runner):
@@ -133,4 +136,4 @@ class SparkRunner(_Runner):
         from dataflow_model.runners.spark.deployment.session import session_at
 
         spark = session_at("beam", options.dm_spark_master) if self._spark is None else self._spark
-        return _Host(OurSparkRunner(spark), has_clock=False, is_here=False)
+        return _Host(OurSparkRunner(spark), has_clock=False, may_repeat=True, is_here=False)

@@ -16,7 +16,6 @@ import pathlib
 import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
-import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -76,18 +75,6 @@ def pytest_configure() -> None:
         return run(self, *args, **kwargs)
 
     setattr(kind, run.__name__, counted)
-
-
-def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Let the suite of Beam's runner in process, which names that runner, take the host."""
-    for item in items:
-        if item.cls is not None and item.cls.__name__ == "FnApiRunnerTest":
-            item.cls.create_pipeline = _create_pipeline
-
-
-def _create_pipeline(self: Any, is_drain: bool = False) -> Any:
-    del self
-    return beam.Pipeline(runner=host()(is_drain=is_drain))
 
 
 @pytest.hookimpl(hookwrapper=True)
