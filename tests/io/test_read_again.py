@@ -406,9 +406,24 @@ def test_what_cannot_be_read_again_is_rejected(
         make(put(tmp_path, FIRST))
 
 
-def test_a_replay_clock_beside_it_is_rejected(tmp_path: Path) -> None:
+def test_a_stream_with_a_replay_clock_beside_it_is_rejected(tmp_path: Path) -> None:
     table = dm.io.ReadAgain(dm.io.ReadParquet(put(tmp_path, FIRST), event_time=None), every="1 hour")
     put_rows(tmp_path / "in", "0", [(0, "a", 0)])
     replayed = dm.io.ReadParquet(tmp_path / "in", event_time="at", processing_time="at", event_time_unit="us")
-    with pytest.raises(dm.PlanError, match=r"read the table once, without dm\.io\.ReadAgain"), dm.Pipeline() as p:
-        _ = p | replayed | dm.Map(_looked, dm.AsIter(p | table)) | dm.io.Collect()
+    p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=tmp_path / "checkpoint"))
+    _ = p | replayed | dm.Map(_looked, dm.AsIter(p | table)) | dm.io.Collect()
+    with pytest.raises(dm.PlanError, match=r"read the table once, without dm\.io\.ReadAgain"):
+        p.run()
+
+
+def test_a_bounded_run_may_replay_or_script_the_elements_that_look_the_table_up(tmp_path: Path) -> None:
+    path = put(tmp_path, FIRST)
+    put_rows(tmp_path / "in", "0", [(0, "a", 0)])
+    replayed = dm.io.ReadParquet(tmp_path / "in", event_time="at", processing_time="at", event_time_unit="us")
+    scripted = dm.testing.TestStream().add(0, 5).processing_time(10).add(0, 7)
+    for elements, count in ((replayed, 1), (scripted, 2)):
+        with dm.Pipeline() as p:
+            table = p | "rates" >> dm.io.ReadAgain(dm.io.ReadParquet(path, event_time=None), every="1 hour")
+            looked = p | "rows" >> elements | dm.Map(lambda _, rates: sorted(map(tuple, rates)), dm.AsIter(table))
+            _ = looked | "out" >> dm.io.Collect()
+        assert [record.value for record in p.result.collected("out")] == [FIRST] * count

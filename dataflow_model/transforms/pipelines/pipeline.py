@@ -277,11 +277,11 @@ class Pipeline:
                 else "use run(until='drained')",
             )
         plan = self.plan()
-        check(plan, drained=until == "drained")
         if self.runner is None:
             self.runner = self.local_runner()
         rewritten = as_run(self.runner, plan)
         in_rounds = rewritten.strategies is not plan.strategies
+        check(plan if in_rounds else rewritten, drained=until == "drained")
         check_side_inputs(rewritten, in_rounds=in_rounds)
         check_refinements(rewritten, in_rounds=in_rounds)
         warn_about_end_times(plan)
