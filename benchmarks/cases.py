@@ -135,6 +135,15 @@ BENCHMARKS: Final = {
             1.2,
             arrivals=True,
         ),
+        Benchmark(
+            "streaming_join",
+            "streaming: orders joined with payments within 15 minutes, stream-stream join",
+            "streaming_join",
+            "streaming_join",
+            0.5,
+            scale=0.25,
+            parquet=True,
+        ),
         # A thousand rows in one micro-batch: what is measured is the start.
         Benchmark(
             "streaming_start",
@@ -206,6 +215,14 @@ BENCHMARKS: Final = {
             keys=20_000,
         ),
         _local("local_on_time", "sum with the default trigger, Polars", "on_time", "polars_sums", 5, needs="polars"),
+        _local(
+            "local_join",
+            "orders joined with payments within 15 minutes, Polars",
+            "interval_join",
+            "polars_join",
+            20,
+            needs="polars",
+        ),
         _local(
             "local_csv",
             "the same over the rows of batch_sum in a file of CSV, Polars' scan_csv",

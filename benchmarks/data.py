@@ -10,6 +10,10 @@ events, so that triggers fire early, and with the watermark two seconds behind t
 A `sentinel` file, an hour later than all others, stands apart: Spark's own watermark has no end of the input, so its
 queries read the sentinel last, which closes every window but the sentinel's own. Ours reads only the events.
 
+Orders and payments, which are made when they are asked for, are as many as the events, with an order every 3 ms. An
+order has a number as key, and all but one in twenty have a payment, which is a few minutes later: 2 % of these are
+later than a quarter of an hour. Both are in order of arrival, up to half a minute late as the events are.
+
 The events are also there as text, for comparisons of reading it: a file of CSV and one of JSON lines. Event times are
 in ISO 8601 there. The files are made beside those of Parquet when they are asked for.
 """
@@ -47,6 +51,10 @@ _GRID: Final = 3
 HOT_KEY: Final = 0
 """The key that most rows have in the column `hot_key`."""
 _HOT: Final = 0.9
+_ORDER_PERIOD: Final = 3_000
+_UNPAID: Final = 0.05
+_PAID_AFTER: Final = 230_000_000
+"""The mean time from an order to its payment, in microseconds."""
 _EPOCH: Final = 1_700_000_001_000_000  # 2023, and a multiple of the grid
 _HOUR: Final = 3_600_000_000
 _CACHE: Final = Path(__file__).resolve().parent / ".cache"
@@ -93,6 +101,18 @@ class Events:
     def json(self) -> str:
         """A file of JSON lines with the events."""
         return self._text("events.json", _write_json)
+
+    def orders(self) -> tuple[str, str]:
+        """Return the folders of the orders and of the payments."""
+        folders = tuple(self.folder / name for name in ("orders", "payments"))
+        if not folders[1].exists():
+            half_made = Path(tempfile.mkdtemp(dir=self.folder))
+            _write_orders(self, half_made)
+            for folder in folders:
+                (half_made / folder.name).rename(folder)
+            half_made.rmdir()
+        orders, payments = map(str, folders)
+        return orders, payments
 
     def repeated(self, times: int, *, csv: bool = False) -> str:
         """Return a folder that holds the events several times, as links to their files."""
@@ -166,6 +186,22 @@ def _write(target: Events) -> None:
     columns = {"hot_key": pa.array([-1])} if target.hot else {}
     _write_file(target, path, np.array([-1]), end, np.array([0]), end, columns)
     _date(path, 999)
+
+
+def _write_orders(target: Events, folder: Path) -> None:
+    random = np.random.default_rng(2)
+    keys = np.arange(target.rows)
+    ordered = keys * _ORDER_PERIOD + _EPOCH
+    paid = ordered + random.exponential(_PAID_AFTER, target.rows).astype(np.int64)
+    is_paid = random.random(target.rows) >= _UNPAID
+    for name, of_keys, at in (("orders", keys, ordered), ("payments", keys[is_paid], paid[is_paid])):
+        (folder / name).mkdir()
+        arrival = np.argsort(at + random.exponential(_SKEW, len(at)), kind="stable")
+        for number, rows in enumerate(np.array_split(arrival, -(-target.rows // target.rows_per_file))):
+            path = folder / name / f"{number:03}.parquet"
+            values = random.integers(0, 100, len(rows))
+            _write_file(attrs.evolve(target, arrivals=False), path, of_keys[rows], at[rows], values, at[rows], {})
+            _date(path, number)
 
 
 def _write_file(

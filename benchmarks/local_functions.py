@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUCKETS",
+    "PAID_WITHIN",
     "Statistics",
     "Summary",
     "as_pair",
+    "both_of",
     "buckets",
     "doubled",
     "hot_pair",
@@ -30,6 +32,8 @@ __all__ = [
 ]
 
 BUCKETS: Final = 100
+PAID_WITHIN: Final = "15 minutes"
+"""How much later than its order a payment may be."""
 
 
 class Summary(NamedTuple):
@@ -49,6 +53,12 @@ def as_pair(row: Any) -> tuple[int, int]:
 def hot_pair(row: Any) -> tuple[int, int]:
     """Return the key that most rows have, or else the row's own, and the value."""
     return row.hot_key, row.value
+
+
+def both_of(pair: tuple[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return the key of an order and its payment, and the sum of their values."""
+    key, (ordered, paid) = pair
+    return key, ordered + paid
 
 
 def total_of(pair: tuple[int, Summary]) -> tuple[int, int]:

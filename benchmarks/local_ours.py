@@ -14,15 +14,21 @@ import pyarrow as pa
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
 from benchmarks.local_functions import (
+    PAID_WITHIN,
     Statistics,
     Summary,
     as_pair,
+    both_of,
+)
     buckets,
     doubled,
     scaled,
     scaled_columns,
     words_of,
+<<<<<<< HEAD
     write_sums_of_table,
+=======
+>>>>>>> 4fe18b5a (Join by distance on columns)
 )
 from benchmarks.triggered import WINDOWS, arriving, arriving_rows, windowing
 
@@ -40,6 +46,7 @@ __all__ = [
     "greatest_of_ten_times",
     "group_by_key",
     "hot_key",
+    "interval_join",
     "json_sums",
     "like_keys",
     "maps",
@@ -113,6 +120,17 @@ def words(events: Events, out: Path) -> None:
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
         ones = pipeline | _read(events) | dm.FlatMap(lambda row: words_of(row.value)) | dm.Map(lambda word: (word, 1))
         _ = ones | dm.CombinePerKey(sum) | dm.io.WriteParquet(str(out), schema=_COUNTS)
+
+
+def interval_join(events: Events, out: Path) -> None:
+    """Join orders with their payments of the next quarter of an hour."""
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        sides = []
+        for name, folder in zip(("orders", "payments"), events.orders(), strict=True):
+            read = dm.io.ReadParquet(folder, event_time="event_time", watermark=dm.BoundedOutOfOrderness(DELAY))
+            sides.append(pipeline | name >> read | f"pairs of {name}" >> dm.WithKeys("key", value="value"))
+        joined = tuple(sides) | dm.Join(between=("0 s", PAID_WITHIN)) | dm.Map(both_of)
+        _ = joined | dm.io.WriteParquet(str(out), schema=_SUMS)
 
 
 def vectorized(events: Events, out: Path) -> None:

@@ -44,6 +44,7 @@ __all__ = [
     "lists",
     "one_by_one",
     "polars_csv_sums",
+    "polars_join",
     "polars_json_sums",
     "polars_sums",
     "python",
@@ -177,6 +178,18 @@ def polars_json_sums(events: Events, out: Path) -> None:
     import polars as pl
 
     _polars_sums(pl.scan_ndjson(events.json).with_columns(pl.col("event_time").str.to_datetime(_WRITTEN)), out)
+
+
+def polars_join(events: Events, out: Path) -> None:
+    """Join orders with their payments of the next quarter of an hour: `join`, and a filter by the time in between."""
+    import polars as pl
+
+    orders, payments = (pl.scan_parquet(f"{folder}/*.parquet") for folder in events.orders())
+    later = pl.col("event_time_right") - pl.col("event_time")
+    pairs = orders.join(payments, on="key").filter(later.is_between(pl.duration(), pl.duration(minutes=15)))
+    out.mkdir(parents=True)
+    both = pl.col("value") + pl.col("value_right")
+    pairs.select("key", both.alias("value")).collect().write_parquet(out / "answer.parquet")
 
 
 def _polars_sums(rows: Any, out: Path) -> None:

@@ -15,7 +15,17 @@ import pyarrow as pa
 import dataflow_model as dm
 from benchmarks.data import DELAY, HOT_KEY, Events
 from benchmarks.discard import Discard
-from benchmarks.local_functions import Statistics, as_pair, buckets, hot_pair, scaled, scaled_columns, total_of
+from benchmarks.local_functions import (
+    PAID_WITHIN,
+    Statistics,
+    as_pair,
+    both_of,
+    buckets,
+    hot_pair,
+    scaled,
+    scaled_columns,
+    total_of,
+)
 from benchmarks.triggered import WINDOWS, arriving, windowing
 
 if TYPE_CHECKING:
@@ -34,6 +44,7 @@ __all__ = [
     "batch_sums",
     "batch_triggered",
     "batch_vectorized",
+    "streaming_join",
     "streaming_one_by_one",
     "streaming_retracting",
     "streaming_sums",
@@ -127,11 +138,23 @@ def streaming_retracting(spark: SparkSession, events: Events, out: Path | None) 
         _ = grouped | "of groups" >> dm.Sum.per_key() | _sink(events, out, panes=True)
 
 
+def streaming_join(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Join orders with their payments of the next quarter of an hour, in micro-batches of a file's size for each."""
+    with _drained(spark, events, rows=2 * events.rows_per_file) as pipeline:
+        sides = []
+        for name, folder in zip(("orders", "payments"), events.orders(), strict=True):
+            read = dm.io.ReadParquet(folder, event_time="event_time", watermark=dm.BoundedOutOfOrderness(DELAY))
+            sides.append(pipeline | name >> read | f"pairs of {name}" >> dm.WithKeys("key", value="value"))
+        joined = tuple(sides) | dm.Join(between=("0 s", PAID_WITHIN)) | dm.Map(both_of)
+        _ = joined | _sink(events, out, panes=False)
+
+
 @contextlib.contextmanager
-def _drained(spark: SparkSession, events: Events) -> Iterator[dm.Pipeline]:
-    """Run what is built in micro-batches of a file's size, until the input is drained."""
+def _drained(spark: SparkSession, events: Events, rows: int | None = None) -> Iterator[dm.Pipeline]:
+    """Run what is built in micro-batches of so many rows, by default those of a file, until the input is drained."""
     with tempfile.TemporaryDirectory() as checkpoint:
-        runner = dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=events.rows_per_file)
+        most = rows or events.rows_per_file
+        runner = dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=most)
         pipeline = dm.Pipeline(runner=runner)
         yield pipeline
         pipeline.run(until="drained").wait_until_finish(_TIMEOUT)

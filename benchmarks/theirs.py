@@ -38,6 +38,7 @@ __all__ = [
     "batch_sums",
     "map_in_arrow",
     "per_key_processor",
+    "streaming_join",
     "streaming_one_by_one",
     "streaming_sums",
     "streaming_sums_of_groups",
@@ -91,6 +92,14 @@ def streaming_sums_of_sums(spark: SparkSession, events: Events, out: Path | None
     of_keys = _sums_in_windows(_read_stream(spark, events), sf.window("event_time", "10 seconds"))
     of_groups = of_keys.withColumn("key", sf.col("key") % BUCKETS)
     _stream(_sums(of_groups, sf.window("window", "10 seconds")), out)
+
+
+def streaming_join(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Join orders with their payments of the next quarter of an hour: a stream-stream join with a condition on time."""
+    orders, payments = (_read_stream(spark, events, folder) for folder in events.orders())
+    payments = payments.toDF("paid_key", "paid_at", "paid")
+    is_within = sf.expr("key = paid_key AND paid_at BETWEEN event_time AND event_time + INTERVAL 15 MINUTES")
+    _stream(orders.join(payments, is_within).select("key", (sf.col("value") + sf.col("paid")).alias("value")), out)
 
 
 def per_key_processor(spark: SparkSession, events: Events, out: Path | None) -> None:
@@ -176,11 +185,11 @@ def _sums_in_windows(rows: DataFrame, window: Any) -> DataFrame:
     return rows.groupBy(window.alias("window"), "key").agg(sf.sum("value").alias("value"))
 
 
-def _read_stream(spark: SparkSession, events: Events) -> DataFrame:
+def _read_stream(spark: SparkSession, events: Events, folder: str | None = None) -> DataFrame:
     return (
         spark.readStream.schema(f"key {events.key_type}, event_time timestamp, value bigint")
         .option("maxFilesPerTrigger", 1)
-        .parquet(events.with_sentinel)
+        .parquet(folder or events.with_sentinel)
         .withWatermark("event_time", DELAY)
     )
 

@@ -1,6 +1,7 @@
 """Elements by key: in the order of the encoded keys, then of event times, then of their places in the input."""
 
 import itertools
+import random
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,16 +12,21 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.plan.logical.nodes import MAIN, GroupByKeyAndWindow, Ref
 from dataflow_model.plan.logical.strategy import WindowingStrategy
 from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.chunk import Bucket, PlacedBundle
 from dataflow_model.runners.engine.lanes.lanes import Integers
 from dataflow_model.runners.engine.lanes.order import of_rows
 from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
 from dataflow_model.runners.engine.lanes.value_lanes import Pairs, in_columns
+from dataflow_model.runners.engine.machines.interval_join import IntervalJoinMachine
+from dataflow_model.runners.engine.machines.stateful import StatefulMachine
 from dataflow_model.runners.engine.protocol.by_key import sorted_by_key
 from dataflow_model.runners.engine.protocol.sharding import encoded_keys, rows_by_shard
 from dataflow_model.values import encode_key
+from tests.support.joins_by_element import FORMS, MODES, MOVES, Move, both, windowing
+from tests.support.joins_by_element import KEYS as KEYS_OF_JOINS
 
 INTEGERS = st.integers(-12, 12) | st.sampled_from([100, -(2**63), 2**63 - 1])
 ONE_KIND = [INTEGERS, st.sampled_from(["a", "ab", "b", ""]), st.binary(max_size=1)]
@@ -89,3 +95,30 @@ def test_keys_in_a_column_go_to_the_shards_of_those_in_a_list(keys: list[Any], s
 def test_an_element_that_is_not_a_pair_is_reported_with_the_transform() -> None:
     with pytest.raises(InvalidType, match=r"'sum' takes \(key, value\) pairs, got 5"):
         encoded_keys("sum", [("a", 1), 5])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("form", FORMS)
+@given(moves=MOVES, bounds=st.tuples(st.integers(-8, 8), st.integers(-8, 8)), lateness=st.sampled_from([0, 4, 1_000]))
+def test_a_join_in_a_bounded_job_emits_what_a_function_of_one_element_would_in_the_same_order(
+    form: str, mode: str, moves: list[Move], bounds: tuple[int, int], lateness: int
+) -> None:
+    p = dm.Pipeline()
+    both(p, [], FORMS[form](between=(min(bounds), max(bounds))), windowing(mode, lateness))
+    plan = p.plan()
+    join: Any = plan["join/partners"]
+    function: Any = plan["by element"]
+    elements = [move for move in moves if move[0] in {"left", "right"}]
+    pairs = [(KEYS_OF_JOINS[value % 3], (side == "right", number)) for number, (side, _, value) in enumerate(elements)]
+    times = [int(dm.duration(at)) for _, at, _ in elements]
+    orders = of_rows("rows", range(len(pairs)))
+    random.Random(len(moves)).shuffle(orders)
+    outputs = []
+    for machine in (IntervalJoinMachine(join), StatefulMachine(function, plan, {})):
+        bucket = Bucket(Bundle.fresh(list(pairs), list(times), list(orders), 0))
+        bundle = machine.run_bounded(bucket).outputs.get(MAIN, PlacedBundle()).bundle
+        marks: Any = {row: (update.emission, update.is_retraction) for row, update in bundle.updates.items()}
+        emissions = {row: (emission[1], is_retraction) for row, (emission, is_retraction) in marks.items()}
+        columns = (bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.orders, bundle.produced)
+        outputs.append(([list(column) for column in columns], emissions))
+    assert outputs[0] == outputs[1]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.plan.functions.interval_joins import Firing
 from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from tests.support.joined_sides import Move, joined, scripted
 from tests.support.retractions.accounts import Account, run
@@ -123,7 +124,7 @@ def test_an_element_is_emitted_without_a_partner_on_time_and_taken_back_for_a_la
 def test_triggers_that_fire_at_each_element_are_the_same_for_a_join(trigger: dm.Trigger) -> None:
     p = dm.Pipeline()
     pairs = joined(p, LATE_PARTNER, dm.Join.full(within=5), EVERYWHERE.trigger(trigger).accumulating_and_retracting())
-    assert p.plan()["join/partners"].fn.at_once  # type: ignore[union-attr]
+    assert p.plan()["join/partners"].fn.firing is Firing.AT_ONCE  # type: ignore[union-attr]
     del pairs
 
 

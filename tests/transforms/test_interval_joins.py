@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import cProfile
-import pstats
-import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +11,6 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.rewrites.explain import explain
 from dataflow_model.testing import TestStream
-from dataflow_model.transforms.joining.interval_joins import Distance, JoinWithin, KeptSide
 from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:
@@ -222,58 +218,3 @@ def test_a_join_without_a_distance_joins_by_window() -> None:
     left, right = p | "l" >> dm.Create([("k", 1)]), p | "r" >> dm.Create([("k", 2)])
     _ = (left, right) | dm.Join()
     assert [node.label for node in p.plan().nodes][2:4] == ["Join/CoGroupByKey/0", "Join/CoGroupByKey/1"]
-
-
-def calls_of_a_join(sides: int) -> int:
-    """Return how many functions a join of one key calls, with as many elements on each side."""
-    fn = JoinWithin(Distance(-2, 2), 0, (True, True))
-    kept: Any = Held()
-    profile = cProfile.Profile()
-    for time in random.Random(1).sample(range(0, 2 * sides, 2), sides):
-        for is_right in (False, True):
-            arguments: Any = {"timestamp": dm.EventTime(time), "kept": kept, "over": Held(), "unmatched": Held()}
-            profile.runcall(list, fn.process(("k", (is_right, time)), **arguments))
-    return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined] # not in the stubs
-
-
-class Held:
-    """Stands for a state and for a timer."""
-
-    def __init__(self) -> None:
-        self.value: Any = None
-
-    def read(self) -> Any:
-        return self.value
-
-    def write(self, value: Any) -> None:
-        self.value = value
-
-    set = write
-
-    def clear(self) -> None:
-        self.value = None
-
-
-def test_an_element_costs_the_same_with_two_hundred_and_with_two_thousand_of_its_key() -> None:
-    assert calls_of_a_join(2000) / 2000 < 1.2 * calls_of_a_join(200) / 200
-
-
-@given(st.lists(st.tuples(st.sampled_from(["add", "match", "drop"]), st.integers(0, 6), st.integers(0, 6))))
-def test_a_side_of_a_join_is_ordered_by_time_and_tracks_elements_without_a_partner(
-    steps: list[tuple[str, int, int]],
-) -> None:
-    side, model = KeptSide(), list[list[Any]]()
-    for number, (step, first, last) in enumerate(steps):
-        if step == "add":
-            side.add(first, number, matched=last == 0)
-            model.append([first, number, last == 0])
-            model.sort(key=lambda kept: kept[0])
-        elif step == "match":
-            side.match(side.between(first, last))
-            for kept in model:
-                kept[2] |= first <= kept[0] <= last
-        else:
-            side.drop(min(first, len(model)))
-            del model[: min(first, len(model))]
-        assert [list(kept) for kept in zip(side.times, side.values, side.matched, strict=True)] == model
-        assert side.alone == [time for time, _, matched in model if not matched]

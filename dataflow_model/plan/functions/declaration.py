@@ -10,6 +10,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan.functions.dofn import DoFn
+from dataflow_model.plan.functions.interval_joins import JoinWithin
 from dataflow_model.plan.functions.parameters import (
     EXPIRY_METADATA,
     METADATA,
@@ -41,6 +42,7 @@ class Declaration:
         time_sorted: whether it requires its input in event-time order.
         watermarks: the `WatermarkSpec`s and `WatermarkHoldSpec`s, by the name of the class attribute.
         retracts: whether it takes back what it has emitted.
+        joins: whether it is a join by distance, which has no functions to call.
     """
 
     states: Mapping[str, StateSpec] = attrs.field(factory=dict)
@@ -50,11 +52,13 @@ class Declaration:
     time_sorted: bool = False
     watermarks: Mapping[str, WatermarkSpec | WatermarkHoldSpec] = attrs.field(factory=dict)
     retracts: bool = False
+    joins: bool = False
 
     @property
     def is_stateful(self) -> bool:
         """Whether the DoFn needs its input by key."""
-        return bool(self.states or self.timers or self.watermarks or self.has_expiry or self.time_sorted)
+        has_specs = self.states or self.timers or self.watermarks
+        return bool(has_specs or self.has_expiry or self.time_sorted or self.joins)
 
     @property
     def specs(self) -> dict[str, Any]:
@@ -78,6 +82,7 @@ class Declaration:
         """Describe the declaration, for fingerprints and explanations."""
         parts = [f"{name}: {spec.describe()}" for name, spec in sorted(self.specs.items())]
         parts += ["input sorted by event time"] if self.time_sorted else []
+        parts += ["the elements of both sides that may have partners"] if self.joins else []
         parts += ["outputs that may be taken back"] if self.retracts else []
         return ", ".join(parts) or "nothing"
 
@@ -141,7 +146,8 @@ def _inspected(kind: Any) -> Declaration:
             hint=f"decorate the function that should run with @dm.on_timer({silent[0]})",
         )
     sorts, has_expiry = kind.requires_time_sorted_input, callable(attributes.get(EXPIRY))
-    declaration = Declaration(states, timers, callbacks, has_expiry, sorts, watermarks, kind.retracts)
+    joins = issubclass(kind, JoinWithin)
+    declaration = Declaration(states, timers, callbacks, has_expiry, sorts, watermarks, kind.retracts, joins)
     if kind.retracts and not declaration.is_stateful:
         raise InvalidArgument(
             f"{kind.__name__} declares retracts = True, but it has no state, so it cannot know what it has emitted",

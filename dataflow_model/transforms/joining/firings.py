@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.functions.interval_joins import Firing
 from dataflow_model.time import Duration
 from dataflow_model.triggers import AfterCount, AfterWatermark, Always, DefaultTrigger, Repeatedly
 
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.triggers import Trigger
-
-
-class Firing(enum.Enum):
-    """When a join by event time emits what a later element may correct."""
-
-    AT_ONCE = "at once"
-    ON_TIME = "on time"
-    FINAL = "final"
 
 
 def firing_alone(strategies: Sequence[WindowingStrategy], lateness: Duration, label: str) -> Firing:

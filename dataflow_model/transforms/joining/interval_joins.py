@@ -2,358 +2,56 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
-
-import attrs
+from typing import TYPE_CHECKING, Any
 
 from dataflow_model.arguments import nonnegative_duration
-from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.overriding import override
-from dataflow_model.plan.functions.dofn import BoundedLatenessFn, Retract, TimestampedValue
-from dataflow_model.plan.functions.state import TimerSpec, ValueStateSpec, WatermarkHoldSpec, on_timer
-from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration, duration_text
-from dataflow_model.triggers import TimeDomain
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.functions.interval_joins import Distance
+from dataflow_model.plan.logical import nodes
+from dataflow_model.transforms.pipelines.ptransform import PTransform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dataflow_model.plan.functions.state_handles import Timer, ValueState, WatermarkHold
+    from dataflow_model.plan.functions.interval_joins import JoinWithin
     from dataflow_model.time import DurationLike
-
-_TWO: Final = 2
-_FIRST: Final = int(MIN_TIMESTAMP) + 1
+    from dataflow_model.transforms.pipelines.pcollection import PCollection
 
 
-@attrs.frozen
-class Distance:
-    """How much later than its left partner an element of the right side may be; negative if it is earlier.
-
-    Attributes:
-        least: the least distance, in microseconds.
-        greatest: the greatest distance, in microseconds; both bounds are included.
+def distance_of(within: DurationLike | None, between: tuple[DurationLike, DurationLike] | None) -> Distance | None:
+    """Return the distance that the arguments of a join describe; `None` for a join by window.
 
     Example:
-        >>> Distance.of("5 minutes", None), Distance.of(None, ("0 s", "15 minutes"))
+        >>> distance_of("5 minutes", None), distance_of(None, ("0 s", "15 minutes"))
         (within='5 minutes', between=('0 seconds', '15 minutes'))
-        >>> Distance.of("5 minutes", None).describe(), Distance.of(None, ("0 s", "15 minutes")).describe()
-        ('partners at most 5 minutes apart', 'right partners 0 seconds to 15 minutes after the left ones')
     """
-
-    least: int
-    greatest: int
-
-    @classmethod
-    def of(cls, within: DurationLike | None, between: tuple[DurationLike, DurationLike] | None) -> Self | None:
-        """Return the distance that the arguments of a join describe; `None` for a join by window."""
-        if within is not None and between is not None:
-            raise InvalidArgument(
-                f"a join takes either `within` or `between`, got within={within!r} and between={between!r}",
-                hint="within='5 minutes' is the same as between=('-5 minutes', '5 minutes')",
-            )
-        if within is not None:
-            length = int(nonnegative_duration("within", within, "use dm.Join(within='5 minutes')"))
-            return cls(-length, length)
-        if between is None:
-            return None
-        given: Any = between
-        if not isinstance(given, tuple | list) or len(given) != _TWO:
-            raise InvalidType(
-                f"`between` must be a pair of durations, got {between!r}",
-                hint="use between=('0 s', '15 minutes') for right elements up to 15 minutes after their left partners",
-            )
-        least, greatest = (int(duration(bound)) for bound in between)
-        if least > greatest:
-            raise InvalidArgument(
-                f"the first duration of `between` must not be greater than the second, got {between!r}",
-                hint=f"use between=({between[1]!r}, {between[0]!r})",
-            )
-        return cls(least, greatest)
-
-    def reach(self, *, is_right: bool) -> int:
-        """Return how much later than an element of one side its partners may be."""
-        return -self.least if is_right else self.greatest
-
-    def partners(self, time: int, *, is_right: bool) -> tuple[int, int]:
-        """Return the first and the last event time of partners of an element of one side."""
-        return (time - self.greatest, time - self.least) if is_right else (time + self.least, time + self.greatest)
-
-    def describe(self) -> str:
-        """Return what explanations say."""
-        least, greatest = (duration_text(Duration(micros=bound)) for bound in (self.least, self.greatest))
-        if self.least == -self.greatest:
-            return f"partners at most {greatest} apart"
-        return f"right partners {least} to {greatest} after the left ones"
-
-    def __repr__(self) -> str:
-        least, greatest = (duration_text(Duration(micros=bound)) for bound in (self.least, self.greatest))
-        return f"within={greatest!r}" if self.least == -self.greatest else f"between=({least!r}, {greatest!r})"
+    if within is not None and between is not None:
+        raise InvalidArgument(
+            f"a join takes either `within` or `between`, got within={within!r} and between={between!r}",
+            hint="within='5 minutes' is the same as between=('-5 minutes', '5 minutes')",
+        )
+    if within is not None:
+        length = int(nonnegative_duration("within", within, "use dm.Join(within='5 minutes')"))
+        return Distance(-length, length)
+    return None if between is None else Distance.between(between)
 
 
-@attrs.define
-class KeptSide:
-    """The elements of one side that may still have partners, in order of their event times.
-
-    Attributes:
-        times: their event times.
-        values: their values.
-        matched: whether they have had a partner.
-        alone: the event times of those that have had none, in order.
-    """
-
-    times: list[int] = attrs.field(factory=list)
-    values: list[Any] = attrs.field(factory=list)
-    matched: list[bool] = attrs.field(factory=list)
-    alone: list[int] = attrs.field(factory=list)
-
-    def add(self, time: int, value: Any, *, matched: bool) -> None:
-        """Add an element after those with the same event time."""
-        index = bisect_right(self.times, time)
-        self.times.insert(index, time)
-        self.values.insert(index, value)
-        self.matched.insert(index, matched)
-        if not matched:
-            insort(self.alone, time)
-
-    def between(self, first: int, last: int) -> range:
-        """Return the indices of the elements with event times from `first` to `last`."""
-        return range(bisect_left(self.times, first), bisect_right(self.times, last))
-
-    def match(self, indices: range) -> None:
-        """Record that the elements at some indices have had a partner."""
-        for index in indices:
-            if not self.matched[index]:
-                self.matched[index] = True
-                del self.alone[bisect_left(self.alone, self.times[index])]
-
-    def drop(self, count: int) -> None:
-        """Remove the first elements."""
-        del self.alone[: self.matched[:count].count(False)]
-        del self.times[:count], self.values[:count], self.matched[:count]
-
-
-@attrs.define
-class CorrectedSide(KeptSide):
-    """The same, where an element may be emitted without a partner before its last partner can have arrived.
-
-    Attributes:
-        emitted: whether each element stands emitted without a partner.
-        waiting: the event times of those that have had no partner and are still to be emitted without one, in order.
-    """
-
-    emitted: list[bool] = attrs.field(factory=list)
-    waiting: list[int] = attrs.field(factory=list)
-
-    @override
-    def add(self, time: int, value: Any, *, matched: bool) -> None:
-        self.emitted.insert(bisect_right(self.times, time), False)
-        super().add(time, value, matched=matched)
-        if not matched:
-            insort(self.waiting, time)
-
-    def emit(self, time: int) -> Any:
-        """Record that the last waiting element with an event time is emitted without a partner; return its value."""
-        index = bisect_right(self.times, time) - 1
-        while self.matched[index] or self.emitted[index]:
-            index -= 1
-        self.emitted[index] = True
-        del self.waiting[bisect_left(self.waiting, time)]
-        return self.values[index]
-
-    def match(self, indices: range) -> None:
-        """Record that the elements at some indices have had a partner, so that they do not stand without one."""
-        for index in indices:
-            if self.emitted[index]:
-                self.emitted[index] = False
-            elif not self.matched[index]:
-                del self.waiting[bisect_left(self.waiting, self.times[index])]
-        super().match(indices)
-
-    @override
-    def drop(self, count: int) -> None:
-        del self.emitted[:count]
-        if count:
-            last = self.times[count - 1]
-            del self.waiting[: bisect_right(self.waiting, last)]
-        super().drop(count)
-
-
-_Sides = tuple[KeptSide, KeptSide]
-
-
-class JoinWithin(BoundedLatenessFn):
-    """Joins pairs of a key and a side with a value: `(key, (is_right, value))`.
-
-    An element waits for partners until none can arrive any more: until the watermark has passed the last event time of
-    a partner by the lateness. An element that is later than the lateness is dropped and counted, since its partners may
-    be gone.
+class Partners(PTransform):
+    """Joins the pairs of both sides, each marked with its side.
 
     Args:
-        distance: how far apart partners may be.
-        lateness: how late an element may be.
-        keeps: whether an element of the left side, and one of the right side, is emitted without a partner once none
-            can arrive.
+        fn: how they are joined.
+        output: the type of the output.
+        dropped: the tag of the output of elements that are dropped; `None` if nothing is done with them.
     """
 
-    side: ClassVar[type[KeptSide]] = KeptSide
-    kept = ValueStateSpec[_Sides | None](default=None)
-    over = TimerSpec(TimeDomain.EVENT_TIME)
-    unmatched = WatermarkHoldSpec()
+    def __init__(self, fn: JoinWithin, output: Any, dropped: str | None) -> None:
+        self._fn = fn
+        self._output = output
+        self._dropped = dropped
 
-    def __init__(self, distance: Distance, lateness: int, keeps: tuple[bool, bool]) -> None:
-        self.distance = distance
-        self.lateness = lateness
-        self.keeps = keeps
-
-    def process(
-        self,
-        element: Any,
-        *,
-        timestamp: EventTime,
-        kept: ValueState[_Sides | None],
-        over: Timer,
-        unmatched: WatermarkHold,
-    ) -> Iterator[Any]:
-        """Join an element with the buffered elements of the other side, and buffer it for later ones."""
-        key, (is_right, value) = element
-        time = int(timestamp)
-        sides = kept.read() or (self.side(), self.side())
-        others = sides[not is_right]
-        partners = others.between(*self.distance.partners(time, is_right=is_right))
-        if self.retracts:
-            yield from self.taken_back(key, others, partners, is_right=not is_right)
-        for index in partners:
-            other = others.values[index]
-            pair = (other, value) if is_right else (value, other)
-            yield TimestampedValue((key, pair), EventTime(max(others.times[index], time)))
-        others.match(partners)
-        before = self.first_due(sides)
-        sides[is_right].add(time, value, matched=bool(partners))
-        if self.retracts:
-            yield from self.emitted_alone(key, sides, None)
-        first = self.first_due(sides)
-        if first is not None and first != before:
-            over.set(first)
-        kept.write(sides)
-        self._hold(sides, unmatched)
-
-    @on_timer(over)
-    def expire(
-        self,
-        *,
-        key: Any,
-        fire_timestamp: EventTime,
-        kept: ValueState[_Sides | None],
-        over: Timer,
-        unmatched: WatermarkHold,
-    ) -> Iterator[Any]:
-        """Drop the elements that can have no more partners, and emit those without one if the join keeps them."""
-        sides = kept.read() or (self.side(), self.side())
-        if self.retracts:
-            yield from self.emitted_alone(key, sides, fire_timestamp)
-        for side, keeps, is_right in zip(sides, self.keeps, (False, True), strict=True):
-            count = 0
-            while count < len(side.times) and self._expiry(side.times[count], is_right=is_right) <= fire_timestamp:
-                if keeps and not self.retracts and not side.matched[count]:
-                    pair = alone(side.values[count], is_right=is_right)
-                    yield TimestampedValue((key, pair), EventTime(side.times[count]))
-                count += 1
-            side.drop(count)
-        first = self.first_due(sides)
-        if first is None:
-            kept.clear()
-        else:
-            kept.write(sides)
-            over.set(first)
-        self._hold(sides, unmatched)
-
-    def title(self) -> str:
-        """Return how far apart partners may be, for explanations."""
-        return self.distance.describe()
-
-    def taken_back(self, key: Any, side: Any, indices: range, *, is_right: bool) -> Iterator[Any]:
-        """Take back the elements at some indices that stand emitted without a partner: none does here."""
-        del key, side, indices, is_right
-        yield from ()
-
-    def emitted_alone(self, key: Any, sides: Any, watermark: EventTime | None) -> Iterator[Any]:
-        """Emit elements that have no partner yet, before it is certain that they have none: none is emitted here."""
-        del key, sides, watermark
-        yield from ()
-
-    def _expiry(self, time: int, *, is_right: bool) -> EventTime:
-        """Return the watermark at which an element can have no more partners; one at −∞ waits until it moves."""
-        return self.waited(time, self.lateness, is_right=is_right)
-
-    def waited(self, time: int, lateness: int, *, is_right: bool) -> EventTime:
-        """Return the watermark at which an element has waited for its partners, and for those that are so late."""
-        waits = Duration(micros=self.distance.reach(is_right=is_right) + lateness + 1)
-        return max(EventTime(max(time, _FIRST)) + waits, EventTime(_FIRST))
-
-    def first_due(self, sides: Any) -> EventTime | None:
-        """Return the watermark at which the first element of both sides can have no more partners."""
-        firsts = ((side.times[0], is_right) for side, is_right in zip(sides, (False, True), strict=True) if side.times)
-        return min((self._expiry(time, is_right=is_right) for time, is_right in firsts), default=None)
-
-    def _hold(self, sides: _Sides, unmatched: WatermarkHold) -> None:
-        """Hold the watermark at the earliest element that may still be emitted without a partner."""
-        if not any(self.keeps):
-            return
-        alone = [side.alone[0] for side, keeps in zip(sides, self.keeps, strict=True) if keeps and side.alone]
-        if alone:
-            unmatched.set(EventTime(min(alone)))
-        else:
-            unmatched.clear()
-
-
-class CorrectedJoinWithin(JoinWithin):
-    """Joins likewise, but emits elements without a partner early, and takes them back when a partner arrives.
-
-    Args:
-        distance, lateness, keeps: as for `JoinWithin`.
-        at_once: whether an element without a partner is emitted when it arrives; otherwise when the watermark has
-            passed the last event time of a partner, although a late one may still arrive.
-    """
-
-    retracts = True
-    side = CorrectedSide
-
-    def __init__(self, distance: Distance, lateness: int, keeps: tuple[bool, bool], *, at_once: bool) -> None:
-        super().__init__(distance, lateness, keeps)
-        self.at_once = at_once
-
-    def taken_back(self, key: Any, side: CorrectedSide, indices: range, *, is_right: bool) -> Iterator[Any]:
-        """Take back the elements at some indices that stand emitted without a partner."""
-        for index in indices:
-            if side.emitted[index]:
-                pair = alone(side.values[index], is_right=is_right)
-                yield TimestampedValue(Retract((key, pair)), EventTime(side.times[index]))
-
-    def emitted_alone(
-        self, key: Any, sides: tuple[CorrectedSide, CorrectedSide], watermark: EventTime | None
-    ) -> Iterator[Any]:
-        """Emit the elements without a partner that are due: all of them, or those that have waited long enough."""
-        for side, keeps, is_right in zip(sides, self.keeps, (False, True), strict=True):
-            while keeps and side.waiting and self._is_due(side.waiting[0], watermark, is_right=is_right):
-                time = side.waiting[0]
-                yield TimestampedValue((key, alone(side.emit(time), is_right=is_right)), EventTime(time))
-
-    def first_due(self, sides: tuple[CorrectedSide, CorrectedSide]) -> EventTime | None:
-        """Return the watermark at which an element is to be emitted without a partner, or can have no more of them."""
-        first = super().first_due(sides)
-        waits = [
-            self.waited(side.waiting[0], 0, is_right=is_right)
-            for side, keeps, is_right in zip(sides, self.keeps, (False, True), strict=True)
-            if keeps and side.waiting
-        ]
-        return first if first is None else min([first, *waits])
-
-    def _is_due(self, time: int, watermark: EventTime | None, *, is_right: bool) -> bool:
-        if watermark is None:
-            return self.at_once
-        return self.waited(time, 0, is_right=is_right) <= watermark
-
-
-def alone(value: Any, *, is_right: bool) -> tuple[Any, Any]:
-    """Return the pair of an element without a partner."""
-    return (None, value) if is_right else (value, None)
+    def expand(self, pcoll: PCollection, /) -> Any:
+        """Add the node; with a tag, return a pair: the output, and the dropped elements."""
+        node = nodes.ParDo(label=pcoll.pipeline.scope, input=pcoll.ref, fn=self._fn, dropped=self._dropped)
+        types = {nodes.MAIN: self._output}
+        outputs = pcoll.pipeline.add(node, strategy=pcoll.strategy, element_types=types)
+        joined = outputs[nodes.MAIN]
+        return joined if self._dropped is None else (joined, outputs[self._dropped])

@@ -9,6 +9,7 @@ import attrs
 from dataflow_model.arguments import EXTRA, calls_explained, factory
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.columns.rows import field_getter
+from dataflow_model.plan.functions.interval_joins import CorrectedJoinWithin, Firing, JoinWithin
 from dataflow_model.plan.functions.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.plan.logical.refinements import may_refine
 from dataflow_model.plan.names.spellings import with_spellings
@@ -20,8 +21,8 @@ from dataflow_model.transforms.elementwise.reshaping import Flatten
 from dataflow_model.transforms.elementwise.timestamps import WithTimestamps
 from dataflow_model.transforms.joining.as_of_joins import AsOf, CorrectedJoinAsOf, JoinAsOf
 from dataflow_model.transforms.joining.cogroup import CoGroupByKey
-from dataflow_model.transforms.joining.firings import Firing, firing_alone, firing_as_of
-from dataflow_model.transforms.joining.interval_joins import CorrectedJoinWithin, Distance, JoinWithin
+from dataflow_model.transforms.joining.firings import firing_alone, firing_as_of
+from dataflow_model.transforms.joining.interval_joins import Partners, distance_of
 from dataflow_model.transforms.pipelines import typehints
 from dataflow_model.transforms.pipelines.inputs import common_strategy
 from dataflow_model.transforms.pipelines.output_tags import check_dropped
@@ -34,7 +35,8 @@ from dataflow_model.windowing import GlobalWindows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dataflow_model.plan.functions.dofn import BoundedLatenessFn
+    from dataflow_model.plan.functions.dofn import DoFn
+    from dataflow_model.plan.functions.interval_joins import Distance
     from dataflow_model.plan.logical.dropped import Dropped
     from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.time import Duration, DurationLike, InstantLike
@@ -156,7 +158,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         within: DurationLike | None = None,
         between: tuple[DurationLike, DurationLike] | None = None,
     ) -> None:
-        self._match = Distance.of(within, between)
+        self._match = distance_of(within, between)
 
     @factory
     @calls_explained(_HINTS, name="Join.inner")
@@ -367,18 +369,21 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         if fn.retracts:  # groupings behind it are corrected under the same trigger, and for as long
             windows = windows.trigger(trigger).accumulating_and_retracting().allowed_lateness(lateness)
         sides = []
-        for name, member, is_right in (("left", left, False), ("right", right, True)):
+        for name, member, marked in (("left", left, _on_left), ("right", right, _on_right)):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
             everywhere = member | f"{name} windows" >> windows
-            sides.append(everywhere | name >> Map(_Side(is_right=is_right)).with_output_types(tuple[Any, Any]))
+            sides.append(everywhere | name >> Map(marked).with_output_types(tuple[Any, Any]))
         together = tuple(sides) | "together" >> Flatten()
+        if isinstance(fn, JoinWithin):
+            joined = together | "partners" >> Partners(fn, output, self._dropped)
+            return joined if self._dropped is None else (joined[0], restored(joined[1], _without_side))
         partners = ParDo(fn).with_output_types(output)
         if self._dropped is None:
             return together | "partners" >> partners
         joined, records = together | "partners" >> partners.with_dropped_output(self._dropped)
         return joined, restored(records, _without_side)
 
-    def _function(self, left: PCollection, right: PCollection, lateness: Duration) -> tuple[BoundedLatenessFn, Trigger]:
+    def _function(self, left: PCollection, right: PCollection, lateness: Duration) -> tuple[DoFn, Trigger]:
         """Return the function that joins by event time, and the trigger under which its outputs are corrected."""
         scope, length = left.pipeline.scope, int(lateness)
         if isinstance(self._match, AsOf):
@@ -392,7 +397,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         firing = firing_alone(kept, lateness, scope)
         if firing is Firing.FINAL:
             return JoinWithin(distance, length, keeps), left.strategy.trigger
-        fn = CorrectedJoinWithin(distance, length, keeps, at_once=firing is Firing.AT_ONCE)
+        fn = CorrectedJoinWithin(distance, length, keeps, firing)
         return fn, kept[0].trigger
 
     def _output(self, left: Any, right: Any) -> Any:
@@ -434,15 +439,16 @@ class _ValidFrom:
         return time
 
 
-class _Side:
-    """Marks the value of a pair with its side."""
+def _on_left(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Mark the value of a pair as one of the left side."""
+    key, value = pair if type(pair) is tuple and len(pair) == _TWO else as_pair(pair, "Join")
+    return key, (False, value)
 
-    def __init__(self, *, is_right: bool) -> None:
-        self.is_right = is_right
 
-    def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[bool, Any]]:
-        key, value = as_pair(pair, "Join")
-        return key, (self.is_right, value)
+def _on_right(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Mark the value of a pair as one of the right side."""
+    key, value = pair if type(pair) is tuple and len(pair) == _TWO else as_pair(pair, "Join")
+    return key, (True, value)
 
 
 _SIDES: Final = ("left", "right")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
+from array import array
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow_model.runners.engine.core.cells import CellTable
-
-if TYPE_CHECKING:
-    from dataflow_model.runners.engine.core.search_trees import SearchTrees
+from dataflow_model.runners.engine.core.search_trees import SearchTrees
 
 Steps = list[tuple[str, int, int]]
 
@@ -99,3 +97,31 @@ def test_a_key_with_many_windows_gets_a_tree_that_is_not_deep(order: str) -> Non
     assert not table.has_tree(0)
     table.clear()
     assert not table.has_tree(1)
+
+
+ELEMENTS = st.lists(st.tuples(st.integers(0, 1), st.integers(-6, 6), st.integers(-4, 4), st.integers(-4, 4)))
+
+
+@given(elements=ELEMENTS, removed=st.sets(st.integers(0, 20)))
+def test_each_element_finds_those_of_the_other_key_that_came_before_it_and_are_within_its_bounds(
+    elements: list[tuple[int, int, int, int]], removed: set[int]
+) -> None:
+    trees = SearchTrees()
+    trees.reserve(keys=2, slots=len(elements))
+    keys, starts, firsts, lasts = ([element[part] for element in elements] for part in range(4))
+    others = [1 - key for key in keys]
+    slots = list(range(len(elements)))
+    columns = [array("q", part) for part in (keys, slots, starts, others, firsts, lasts)]
+    count = trees.join(len(elements), *columns)
+    expected = []
+    for row, (key, _, first, last) in enumerate(elements):
+        before = [slot for slot in range(row) if keys[slot] != key and first <= starts[slot] <= last]
+        expected += [(row, slot) for slot in sorted(before, key=starts.__getitem__)]
+    assert list(zip(list(trees.rows[:count]), list(trees.slots[:count]), strict=True)) == expected
+
+    gone = [slot for slot in slots if slot in removed]
+    trees.remove_all(len(gone), array("q", [keys[slot] for slot in gone]), array("q", gone))
+    count = trees.walk(2, array("q", [1, 0]))
+    left = [[slot for slot in slots if keys[slot] == key and slot not in removed] for key in (1, 0)]
+    walked = [(row, slot) for row, of_key in enumerate(left) for slot in sorted(of_key, key=starts.__getitem__)]
+    assert list(zip(list(trees.rows[:count]), list(trees.slots[:count]), strict=True)) == walked

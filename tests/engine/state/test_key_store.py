@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataflow_model.plan.functions.interval_joins import CorrectedJoinWithin, Distance, Firing, JoinWithin
+from dataflow_model.plan.logical.nodes import MAIN, ParDo, Ref
+from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.chunk import Chunk, Instants, PlacedBundle
+from dataflow_model.runners.engine.lanes.order import of_rows
+from dataflow_model.runners.engine.lanes.watermarks import Watermarks
+from dataflow_model.runners.engine.machines.interval_join import IntervalJoinMachine
 from dataflow_model.runners.engine.state.key_store import KEPT_DECODED, KeyStore, StoredKey, dues_of, head_bytes
-from dataflow_model.values import GLOBAL_WINDOW
+from dataflow_model.runners.engine.state.resharding import Share
+from dataflow_model.values import GLOBAL_WINDOW, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -119,3 +130,90 @@ def test_the_deadlines_of_a_key_that_is_no_longer_kept_decoded_remain() -> None:
     assert store.next_dues() == (2, None)
     assert [encoded for encoded, _, _ in store.take_due({0: 2})] == [b"first"]
     assert store.decoded == 1
+
+
+Element = tuple[str, bool, int]
+"""The key, whether it is of the right side, and the event time."""
+ELEMENTS = st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.integers(0, 20)), max_size=15)
+
+
+def machine_of(firing: Firing) -> IntervalJoinMachine:
+    kind = JoinWithin if firing is Firing.FINAL else CorrectedJoinWithin
+    fn = kind(Distance(-2, 5), 6, (True, True), firing)
+    return IntervalJoinMachine(ParDo(label="join", input=Ref("pairs"), fn=fn), is_durable=True)
+
+
+@attrs.frozen
+class Part:
+    """Elements at one instant, and the watermark after it."""
+
+    elements: list[Element]
+    watermark: int
+    first: int
+
+    def run(self, machine: IntervalJoinMachine, share: Share) -> list[Any]:
+        """Run the elements of a share, and return what is emitted for them, by its order."""
+        rows = [row for row, (key, _, _) in enumerate(self.elements) if share.takes(encode_key(key))]
+        pairs = [(self.elements[row][0], (self.elements[row][1], self.first + row)) for row in rows]
+        times = [self.elements[row][2] for row in rows]
+        bundle = Bundle.fresh(pairs, times, of_rows("rows", [self.first + row for row in rows]), 0)
+        instants = Instants([self.first], [True])
+        chunk = Chunk(instants, PlacedBundle(bundle, [0] * len(rows)), [Watermarks(self.watermark)])
+        output = machine.run(chunk).outputs.get(MAIN, PlacedBundle()).bundle
+        marks = [output.updates.get(row) for row in range(len(output))]
+        return sorted(zip(output.orders, output.values, output.times, marks, strict=True), key=operator.itemgetter(0))
+
+
+@pytest.mark.parametrize("firing", Firing)
+@given(parts=st.lists(st.tuples(ELEMENTS, st.integers(0, 30)), min_size=2, max_size=4), shards=st.integers(1, 3))
+def test_machines_that_share_what_was_stored_continue_where_one_machine_was(
+    firing: Firing, parts: list[tuple[list[Element], int]], shards: int
+) -> None:
+    alone, all_keys = machine_of(firing), Share(0, 1)
+    shares = [(Share(index, shards), machine_of(firing)) for index in range(shards)]
+    stored: dict[bytes, bytes] = {}
+    watermark = 0
+    for number, (elements, moved) in enumerate(parts):
+        watermark = max(watermark, moved)
+        part = Part(elements, watermark, 100 * number)
+        expected = part.run(alone, all_keys)
+        if number == 0:
+            outputs = expected
+        else:
+            outputs = sorted(
+                (each for share, machine in shares for each in part.run(machine, share)), key=lambda e: e[0]
+            )
+        assert outputs == expected
+        changes = alone.settle()
+        stored = {key: entry for key, entry in {**stored, **changes}.items() if entry is not None}
+        assert {key: alone.stored(key) for key in stored} == stored
+        assert alone.state_size() == (len(stored), sum(map(len, stored.values())))
+        for share, machine in shares:  # which has been elsewhere, or has run the part itself
+            machine.apply({**dict.fromkeys(changes), **machine.share([stored], share)})
+            machine.set_clocks(**alone.clocks())
+
+
+def test_nothing_is_left_of_keys_whose_elements_can_have_no_more_partners() -> None:
+    machine = machine_of(Firing.FINAL)
+    for number in range(50):
+        part = Part(
+            [(f"k{number}", False, 10 * number), (f"k{number}", True, 10 * number)], 10 * number + 12, number * 2
+        )
+        part.run(machine, Share(0, 1))
+        keys, _ = machine.state_size() or (0, 0)
+        assert keys <= 2
+        machine.settle()
+    assert len(machine._open.time) == 64
+
+
+def test_what_is_due_next_holds_back_the_percentiles_of_the_watermark_at_each_instant() -> None:
+    fn = JoinWithin(Distance(-2, 5), 6, (False, True))
+    machine = IntervalJoinMachine(ParDo(label="join", input=Ref("pairs"), fn=fn), (50.0,), is_durable=True)
+    pairs = [("a", (False, "left")), ("a", (True, "right"))]
+    elements = PlacedBundle(Bundle.fresh(pairs, [12, 16], of_rows("rows", [0, 1]), 0), [0, 1])
+    reached = [Watermarks(10, (40,)), Watermarks(11, (40,)), Watermarks(30, (40,))]
+    produced = machine.run(Chunk(Instants([0, 1, 2], [True] * 3), elements, reached))
+    assert produced.outputs[MAIN].bundle.values == [("a", ("left", "right"))]
+    assert list(produced.outputs[MAIN].indices) == [1]
+    # The left element can have partners until 24, and the right one until 25.
+    assert list(produced.watermarks) == [Watermarks(10, (24,)), Watermarks(11, (24,)), Watermarks(30, (40,))]

@@ -28,6 +28,7 @@ give the same answers.
 
 * `columns`, `operations`, `panes`: arrays and numeric codes that compiled and plain modules share, and emitted panes in
   columns.
+* `search_trees` (compiled): what a key has open, by time: windows of a grouping, and elements of a join by distance.
 * `calls` (compiled): the elements of a stateful `DoFn`, one after the other.
 * `build`: whether all this is compiled.
 """

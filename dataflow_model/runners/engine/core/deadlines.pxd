@@ -11,6 +11,8 @@ cdef class DeadlineQueue:
     cpdef int64_t first_slot(self) noexcept
     @cython.locals(entry=int64_t, number=int64_t)
     cpdef int push(self, int64_t time, int64_t slot) except -1
+    @cython.locals(index=int64_t)
+    cpdef int push_all(self, int64_t count, int64_t[::1] times, int64_t[::1] slots) except -1
     @cython.locals(entry=int64_t, number=int64_t)
     cpdef void pop(self) noexcept
     @cython.locals(count=int64_t)

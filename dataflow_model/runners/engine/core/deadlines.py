@@ -75,6 +75,11 @@ class DeadlineQueue:
         self.first_of[number] = entry
         self.size += 1
 
+    def push_all(self, count: int, times: array[int], slots: array[int]) -> None:
+        """Add the deadlines of some slots."""
+        for index in range(count):
+            self.push(times[index], slots[index])
+
     def pop(self) -> None:
         """Remove the entry of `first_slot`; the queue must not be empty."""
         number = self.numbers[0]

@@ -1,4 +1,4 @@
-"""Search trees over the open windows of keys that have many of them."""
+"""Search trees over what a key has open, by time: windows of keys that have many of them, or elements of a join."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from array import array
 
 _NONE: Final = -1
+_FIRST_CAPACITY: Final = 64
 
 
 class SearchTrees:
@@ -23,6 +24,7 @@ class SearchTrees:
         root_of: the slot at the top of each key's tree; −1 for a key without a tree.
         start: the start of each slot.
         left, right, above: the slots next to each one in its tree; −1 if there is none.
+        rows, slots: what the last `join` or `walk` has found.
 
     Example:
         >>> trees = SearchTrees()
@@ -42,6 +44,8 @@ class SearchTrees:
         self.left: array[int] = column(0)
         self.right: array[int] = column(0)
         self.above: array[int] = column(0)
+        self.rows: array[int] = column(_FIRST_CAPACITY)
+        self.slots: array[int] = column(_FIRST_CAPACITY)
 
     def reserve(self, keys: int, slots: int) -> None:
         """Make room for keys and slots with lower numbers than these."""
@@ -62,6 +66,100 @@ class SearchTrees:
             else:
                 slot = self.left[slot]
         return latest
+
+    def first_from(self, key: int, time: int) -> int:
+        """Return the first slot of a key that does not start before a time; −1 if there is none."""
+        slot, earliest = self.root_of[key], _NONE
+        while slot >= 0:
+            if self.start[slot] < time:
+                slot = self.right[slot]
+            else:
+                earliest, slot = slot, self.left[slot]
+        return earliest
+
+    def next_after(self, slot: int) -> int:
+        """Return the slot behind another one in its tree; −1 if there is none."""
+        below = self.right[slot]
+        if below >= 0:
+            while self.left[below] >= 0:
+                below = self.left[below]
+            return below
+        above = self.above[slot]
+        while above >= 0 and self.right[above] == slot:
+            slot, above = above, self.above[above]
+        return above
+
+    # Many at once --------------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        count: int,
+        keys: array[int],
+        slots: array[int],
+        starts: array[int],
+        others: array[int],
+        firsts: array[int],
+        lasts: array[int],
+    ) -> int:
+        """Insert slots one after the other, and find for each the slots of another key that are within its bounds then.
+
+        The row of each and the slots that were found are in `rows` and `slots` afterwards, in order.
+
+        Args:
+            count: the number of rows; the other arguments have an item for each.
+            keys: the key in whose tree to insert.
+            slots: what to insert.
+            starts: its start.
+            others: the key in whose tree to look.
+            firsts: the least start there.
+            lasts: the greatest start there, included.
+
+        Returns:
+            the number of slots that were found.
+        """
+        pairs = 0
+        for row in range(count):
+            last = lasts[row]
+            slot = self.first_from(others[row], firsts[row])
+            while slot >= 0 and self.start[slot] <= last:
+                self.note(pairs, row, slot)
+                pairs += 1
+                slot = self.next_after(slot)
+            self.insert(keys[row], slots[row], starts[row])
+        return pairs
+
+    def walk(self, count: int, keys: array[int]) -> int:
+        """Find all slots of some keys: `rows` and `slots` have the index of each key and its slots, in order.
+
+        Returns:
+            the number of slots.
+        """
+        pairs = 0
+        for row in range(count):
+            slot = self.root_of[keys[row]]
+            if slot >= 0:
+                while self.left[slot] >= 0:
+                    slot = self.left[slot]
+            while slot >= 0:
+                self.note(pairs, row, slot)
+                pairs += 1
+                slot = self.next_after(slot)
+        return pairs
+
+    def remove_all(self, count: int, keys: array[int], slots: array[int]) -> None:
+        """Remove slots from the trees of their keys."""
+        for row in range(count):
+            self.remove(keys[row], slots[row])
+
+    def note(self, index: int, row: int, slot: int) -> None:
+        """Note a slot that was found."""
+        if index == len(self.rows):
+            self.rows = lengthened(self.rows, 2 * index)
+            self.slots = lengthened(self.slots, 2 * index)
+        self.rows[index] = row
+        self.slots[index] = slot
+
+    # One slot ------------------------------------------------------------------------------------------------------
 
     def insert(self, key: int, slot: int, start: int) -> None:
         """Add a slot to the tree of a key, which is created if there is none."""

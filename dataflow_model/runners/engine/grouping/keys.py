@@ -264,18 +264,23 @@ class KeyTable:
 
     def release(self, numbers: NDArray[np.int64]) -> None:
         """Release numbers whose keys have no cells left."""
-        for number in np.unique(_without_repeats(numbers)).tolist():
-            self._take_back()
-            encoded = self.encoded[number]
-            if self._numbers.pop(encoded, None) is not None:
-                key = self._looked_up_as.pop(number, None)
+        released = _without_repeats(np.sort(numbers)).tolist()
+        if not released:
+            return
+        self._take_back()
+        shown, encoded, known, looked_up_as = self.shown, self.encoded, self._numbers, self._looked_up_as
+        for number in released:
+            if known.pop(encoded[number], None) is not None:
+                key = looked_up_as.pop(number, None)
                 if type(key) is int:
                     self._integers.remove(key)
                 elif key is not None:
                     self._alike[type(key)].pop(key)
-                self._pickled.pop(number, None)
                 self._free.append(number)
-                self.shown[number], self.encoded[number] = None, b""
+                shown[number], encoded[number] = None, b""
+        if self._pickled:
+            for number in released:
+                self._pickled.pop(number, None)
 
     def lend(self, numbers: NDArray[np.int64]) -> Mapping[int, bytes] | Sequence[bytes]:
         """Return encoded keys by number, which stay as they are when their numbers are reused.

@@ -36,7 +36,7 @@ import numpy as np
 from dataflow_model.plan.columns.natural_order import natural, original
 from dataflow_model.runners.engine.core.operations import ELEMENT, WATERMARK
 from dataflow_model.runners.engine.lanes.lanes import array_of
-from dataflow_model.runners.engine.lanes.order_lanes import OrderLane
+from dataflow_model.runners.engine.lanes.order_lanes import OrderLane, RisingOrders, numbers_within
 from dataflow_model.values import encode_window
 
 if TYPE_CHECKING:
@@ -196,9 +196,9 @@ def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequenc
         [('a', 7, 0), ('a', 7, 1), ('a', 8, 0)]
     """
     if isinstance(orders, OrderLane):
-        columns = orders.numbered(causes if isinstance(causes, range) else np.asarray(causes, np.int64))
-        if columns is not None:
-            return columns
+        indices = causes if isinstance(causes, range) else np.asarray(causes, np.int64)
+        columns = orders.numbered(indices)
+        return _numbered_again(orders, indices) if columns is None else columns
     if isinstance(causes, range):
         every: list[Any] = [(*order, 0) for order in orders]
         return every
@@ -209,6 +209,33 @@ def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequenc
         last = cause
         counted.append((*orders[cause], number))
     return counted
+
+
+def _numbered_again(orders: OrderLane, causes: NDArray[np.int64] | range) -> OrderLane:
+    """Return the orders of outputs whose causes have been numbered or placed before."""
+    if isinstance(causes, range):
+        return RisingOrders(orders, np.zeros(len(causes), np.int64))
+    return RisingOrders(orders.taken(causes), numbers_within(causes))
+
+
+def caused(orders: Sequence[Order], causes: NDArray[np.int64]) -> Sequence[Order]:
+    """Return the orders of what a keyed node emits for its elements: see `Emissions.of_element`.
+
+    Args:
+        orders: the orders of the elements.
+        causes: for each output, the index of its element, ascending.
+
+    Example:
+        >>> caused([of_row("a", 7), of_row("a", 8)], np.array([0, 0, 1]))
+        [(1, 'a', 7, 0), (1, 'a', 7, 1), (1, 'a', 8, 0)]
+    """
+    if isinstance(orders, OrderLane):
+        return _numbered_again(orders, causes).between((ELEMENT,), ())
+    numbers = numbers_within(causes)
+    placed: list[Any] = [
+        (ELEMENT, *orders[cause], number) for cause, number in zip(causes.tolist(), numbers.tolist(), strict=True)
+    ]
+    return placed
 
 
 def sorting(orders: Sequence[Order], primary: Sequence[int] | None = None) -> Sequence[int] | NDArray[np.int64] | None:

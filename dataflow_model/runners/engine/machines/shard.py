@@ -19,6 +19,7 @@ from dataflow_model.runners.engine.lanes.order import by_producer, pass_stages
 from dataflow_model.runners.engine.lanes.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.runners.engine.machines.columnar import ColumnarMachine
 from dataflow_model.runners.engine.machines.deduplicating import DeduplicatingMachine
+from dataflow_model.runners.engine.machines.interval_join import IntervalJoinMachine
 from dataflow_model.runners.engine.machines.memoising import MemoMachine
 from dataflow_model.runners.engine.machines.relay import RelayMachine
 from dataflow_model.runners.engine.machines.side_join import SideJoinMachine
@@ -94,6 +95,8 @@ class StageShard:
                 return RelayMachine(node, percentiles, records_percentile=records_percentile)
             case Deduplicate():
                 return DeduplicatingMachine(node, percentiles, records_percentile=records_percentile)
+            case ParDo() if node.declaration.joins:
+                return IntervalJoinMachine(node, percentiles, is_durable=self.is_durable)
             case ParDo() if node.is_stateful:
                 return StatefulMachine(node, self.staged.plan, self.side_values, percentiles)
             case ParDo() if source is not None and node.label not in self.staged.side_feeds:
