@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.overriding import override
 from dataflow_model.plan.functions.interval_joins import Distance
 from dataflow_model.plan.logical import nodes
 from dataflow_model.transforms.pipelines.ptransform import PTransform
@@ -48,6 +49,7 @@ class Partners(PTransform):
         self._output = output
         self._dropped = dropped
 
+    @override
     def expand(self, pcoll: PCollection, /) -> Any:
         """Add the node; with a tag, return a pair: the output, and the dropped elements."""
         node = nodes.ParDo(label=pcoll.pipeline.scope, input=pcoll.ref, fn=self._fn, dropped=self._dropped)

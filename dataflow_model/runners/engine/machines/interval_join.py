@@ -16,6 +16,7 @@ import numpy as np
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.metrics.collecting import count_received_bundles, enter
+from dataflow_model.overriding import override
 from dataflow_model.plan.functions.interval_joins import Firing
 from dataflow_model.plan.logical.dropped import DropReason
 from dataflow_model.plan.logical.nodes import MAIN
@@ -115,6 +116,7 @@ class IntervalJoinMachine(StoreMachine):
 
     # Chunks --------------------------------------------------------------------------------------------------------
 
+    @override
     def run(self, chunk: Chunk) -> Produced:
         """Run the instants of a chunk; see `KeyedMachine`."""
         if self._percentiles:  # which what is due next holds back, so it has to be known after each instant
@@ -123,6 +125,7 @@ class IntervalJoinMachine(StoreMachine):
         count_received_bundles(self.label, np.bincount(array_of(chunk.elements.indices)))
         return self._run(chunk)
 
+    @override
     def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
         instant = Instants(chunk.instants.clocks[index : index + 1], chunk.instants.closes[index : index + 1])
         elements = PlacedBundle() if inbox is None else PlacedBundle(inbox, Repeated(0, len(inbox)))
@@ -148,6 +151,7 @@ class IntervalJoinMachine(StoreMachine):
         produced.watermarks = watermarks
         return produced
 
+    @override
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Run a bucket's keys, each in event-time order: the watermark follows its elements, then advances to +∞."""
         sorted_rows, firsts = sorted_by_key(self.label, bucket.elements)
