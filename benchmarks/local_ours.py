@@ -19,16 +19,12 @@ from benchmarks.local_functions import (
     Summary,
     as_pair,
     both_of,
-)
     buckets,
     doubled,
     scaled,
     scaled_columns,
     words_of,
-<<<<<<< HEAD
     write_sums_of_table,
-=======
->>>>>>> 4fe18b5a (Join by distance on columns)
 )
 from benchmarks.triggered import WINDOWS, arriving, arriving_rows, windowing
 

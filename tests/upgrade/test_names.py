@@ -19,7 +19,6 @@ from dataflow_model.plan.columns.rows import named_row_type
 from dataflow_model.runners.engine.functions.value_identity import encode_value
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.transforms.joining.as_of_joins import AsOfSides
-from dataflow_model.transforms.joining.interval_joins import CorrectedSide, KeptSide
 from dataflow_model.values import pickles
 from dataflow_model.values.keys import encode_key
 from tests.support.faults.damaged_local import StoppedRun
@@ -47,8 +46,6 @@ OWN = [
 ]
 """Values of the package's own types, which users' state may contain."""
 JOINED = [
-    KeptSide([5], ["a"], [False], [5]),
-    CorrectedSide([5], ["a"], [True]),
     AsOfSides([5], ["a"], [None], [4], [1]),
 ]
 """What joins by event time keep in state."""
