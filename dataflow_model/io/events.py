@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import inspect
 import json
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import attrs
 import pyarrow as pa
 
-from dataflow_model.arguments import way_out
+from dataflow_model.arguments import nonnegative_duration, way_out
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, refuse_async, shown
 from dataflow_model.io.files.file_source import checked_time
 from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
 from dataflow_model.overriding import override
+from dataflow_model.plan.columns.element_columns import would_change
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column
 from dataflow_model.plan.columns.time_units import TimeUnit, checked_unit
@@ -25,7 +27,6 @@ from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.endpoints.wrapped import Listed
 from dataflow_model.plan.watermarks.estimators import ARRIVAL, check_estimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
-from dataflow_model.time import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.source_columns import Columns
     from dataflow_model.plan.endpoints.origins import Known
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
-    from dataflow_model.time import DurationLike
+    from dataflow_model.time import Duration, DurationLike
 
 _ORIGIN: Final = "events"
 _LIMIT: Final = 10_000
@@ -177,9 +178,12 @@ class EventsSource(ColumnSource):
             )
         records = [self._record(row) for row in rows]
         try:
-            return pa.RecordBatch.from_pylist(records, schema=self.columns)
+            arrays = [
+                _exact_array([record.get(field.name) for record in records], field.type) for field in self.columns
+            ]
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
             raise self._misfit(records, cursor) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.columns)
 
     def _from_arrow(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
         there = set(rows.schema.names)
@@ -219,7 +223,7 @@ class EventsSource(ColumnSource):
         for number, record in enumerate(records):
             for field in self.columns:
                 try:
-                    pa.array([record.get(field.name)], field.type)
+                    _exact_array([record.get(field.name)], field.type)
                 except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
                     return SourceError(
                         f"row {number} that {self._name} returned behind the cursor {shown(cursor)} does not fit "
@@ -285,8 +289,8 @@ def source(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
     Raises:
         InvalidType: for what is no function, is `async`, or has unknown types of rows.
-        InvalidArgument: for a limit that is not positive, a time column that does not exist, or arguments that the
-            function does not take.
+        InvalidArgument: for a limit that is not positive, a negative duration, a time column that does not exist, or
+            arguments that the function does not take.
 
     Example:
         >>> import dataflow_model as dm
@@ -353,12 +357,36 @@ def _made(options: Mapping[str, Any], function: Any) -> Callable[..., ReadEvents
     return read
 
 
+def _exact_array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as a column.
+
+    Raises:
+        ValueError: if Arrow would drop a part of one, such as the fraction of 1.5 in a column of integers.
+    """
+    checked = values
+    if pa.types.is_integer(kind):  # JSON of other languages has 3.0 for 3
+        checked = [value for value in values if not (isinstance(value, float) and value.is_integer())]
+    if would_change(checked, kind):
+        raise ValueError("the column would not hold it exactly")
+    if pa.types.is_timestamp(kind) and set(map(type, values)) <= {dt.datetime, type(None)}:
+        return pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)  # which fails where it would drop a fraction
+    return pa.array(values, kind)
+
+
 def _checked_limit(value: Any) -> int:
     if type(value) is not int or value < 1:
         raise InvalidArgument(
             f"`limit` must be a positive number of rows, got {value!r}", hint="leave it out, or 1_000"
         )
     return value
+
+
+def _checked_interval(value: DurationLike) -> Duration:
+    return nonnegative_duration("poll_interval", value, "use poll_interval='5 seconds', for example")
+
+
+def _checked_retry(value: DurationLike) -> Duration:
+    return nonnegative_duration("retry_for", value, "use retry_for=0 for no further calls")
 
 
 @attrs.frozen(kw_only=True)
@@ -372,9 +400,9 @@ class _Options:
     bounded: bool = False
     limit: int = attrs.field(default=_LIMIT, converter=_checked_limit)
     id_columns: tuple[str, ...] = ()
-    poll_interval: DurationLike = attrs.field(default=POLL_INTERVAL, converter=duration)
+    poll_interval: DurationLike = attrs.field(default=POLL_INTERVAL, converter=_checked_interval)
     transient_errors: tuple[type[Exception], ...] = _TRANSIENT
-    retry_for: DurationLike = attrs.field(default=RETRY_FOR, converter=duration)
+    retry_for: DurationLike = attrs.field(default=RETRY_FOR, converter=_checked_retry)
 
 
 def _columns(

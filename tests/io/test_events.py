@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import decimal
 import json
 import re
 import subprocess
@@ -191,6 +192,37 @@ def test_rows_that_do_not_fit_are_an_error_that_names_them(rows: Any, problem: s
     assert "Hint: " in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.int64(), 1.5),
+        (pa.int64(), decimal.Decimal("1.5")),
+        (pa.list_(pa.int64()), [1.5]),
+        (pa.timestamp("us", "UTC"), 1700000000.5),
+        (pa.timestamp("s", "UTC"), AT.replace(microsecond=5)),
+        (pa.date32(), AT.replace(hour=3)),
+    ],
+)
+def test_a_value_that_its_column_would_cut_is_an_error(kind: pa.DataType, value: Any) -> None:
+    schema = pa.schema({"at": pa.timestamp("us", "UTC"), "value": kind})
+    rows = [{"at": AT, "value": None}, {"at": AT, "value": value}]
+    with pytest.raises(dm.DataflowError, match=r"row 1 that several .* does not fit column 'value'"):
+        read(of(rows, schema=schema))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (pa.int64(), 3.0, 3),
+        (pa.timestamp("s", "UTC"), AT, AT),
+        (pa.timestamp("s", "UTC"), 5, AT.replace(1970, second=5)),
+    ],
+)
+def test_a_value_that_its_column_holds_exactly_is_read(kind: pa.DataType, value: Any, expected: Any) -> None:
+    schema = pa.schema({"at": pa.timestamp("us", "UTC"), "value": kind})
+    assert [row.value for row in read(of([{"at": AT, "value": value}], schema=schema))] == [expected]
+
+
 def forever(returned: Callable[[Any], Any], folder: Path) -> None:
     def unending(cursor: Any, limit: int) -> Any:
         return returned(cursor)
@@ -233,6 +265,8 @@ async def later(cursor: Any, limit: int) -> Any:
         (lambda: dm.io.source(lambda cursor, limit: ([], 1)), "the types of the rows of <lambda> are not known"),
         (lambda: dm.io.source(schema={"at": int}), "`schema` must be a schema of Arrow"),
         (lambda: dm.io.source(schema=SCHEMA, limit=0), "`limit` must be a positive number of rows, got 0"),
+        (lambda: dm.io.source(schema=SCHEMA, poll_interval="-1 s"), "`poll_interval` must not be negative"),
+        (lambda: dm.io.source(schema=SCHEMA, retry_for="-1 s"), "`retry_for` must not be negative"),
         (lambda: dm.io.source(schema=SCHEMA, event_time="when"), "'when', which does not exist"),
         (lambda: dm.io.source(schema=SCHEMA, poll="1 s"), "dm.io.source has no argument 'poll'"),  # type: ignore[call-overload]
         (lambda: dm.io.source(schema=SCHEMA)(later), "async"),

@@ -220,7 +220,7 @@ def inferred_type(values: list[Any]) -> pa.DataType:
             except (pa.ArrowException, OverflowError, UnicodeEncodeError):
                 kind = pa.null()
     finest = with_leaves(kind, _in_nanoseconds)
-    if finest != kind and _changes(plain, kind) and not _changes(plain, finest):
+    if finest != kind and would_change(plain, kind) and not would_change(plain, finest):
         return finest
     return pa.string() if pa.types.is_null(kind) else kind
 
@@ -299,7 +299,7 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
             values = [_plain(value, kind) for value in values]
         elif pa.types.is_temporal(kind) and are_foreign(set(map(type, values))):
             values = list(map(python_time, values))
-        if _changes(values, kind):
+        if would_change(values, kind):
             return None
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
             array = pa.array([_nanoseconds(value) for value in values], kind)  # those of a pd.Timestamp are kept
@@ -343,18 +343,23 @@ def _lacks_value(array: pa.Array, field: pa.Field) -> bool:
     return False
 
 
-def _changes(values: list[Any], kind: pa.DataType) -> bool:
-    """Return whether Arrow would take one of the values, or one inside of them, and change it."""
+def would_change(values: list[Any], kind: pa.DataType) -> bool:
+    """Return whether Arrow would take one of the values, or one inside of them, and change it.
+
+    Example:
+        >>> would_change([1.5], pa.int64()), would_change(["a"], pa.int64())
+        (True, False)
+    """
     if _is_list(kind):
-        return any(_changes(value, kind.value_type) for value in values if isinstance(value, list))
+        return any(would_change(value, kind.value_type) for value in values if isinstance(value, list))
     if pa.types.is_map(kind):
         pairs = [pair for value in values if isinstance(value, list) for pair in value]
         keys, items = [key for key, _ in pairs], [item for _, item in pairs]
-        return _changes(keys, kind.key_type) or _changes(items, kind.item_type)
+        return would_change(keys, kind.key_type) or would_change(items, kind.item_type)
     if pa.types.is_struct(kind):
         records = [value for value in values if isinstance(value, dict)]
         fields = (kind.field(index) for index in range(kind.num_fields))
-        return any(_changes([record.get(field.name) for record in records], field.type) for field in fields)
+        return any(would_change([record.get(field.name) for record in records], field.type) for field in fields)
     kinds = set(map(type, values))
     if (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)) and kind.unit != "ns" and are_foreign(kinds):
         return any(map(has_nanoseconds, values))
