@@ -338,15 +338,13 @@ def test_a_window_whose_state_was_cleared_does_not_begin_again_under_a_longer_la
     assert new.metrics()["totals"]["dropped_because_late"] == 1
 
 
-def joined(folder: Path, lateness: str) -> Build:
+def joined(folder: Path, lateness: str, join: Any = None) -> Build:
     def build(p: dm.Pipeline) -> None:
         rows = p | "rows" >> dm.io.ReadParquet(folder, event_time="at", follow=True, schema=ROWS)
-        strategy = (
-            dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterCount(1))).allowed_lateness(lateness)
-        )
+        strategy = dm.Window.into(dm.GlobalWindows()).allowed_lateness(lateness)
         pairs = rows | "pairs" >> dm.WithKeys("key", value="n") | "windows" >> strategy
         left, right = (pairs | name >> dm.Filter(lambda pair, name=name: name == "left") for name in ("left", "right"))
-        _ = (left, right) | "joined" >> dm.Join(within="5 seconds") | "panes" >> dm.io.Collect()
+        _ = (left, right) | "joined" >> (join or dm.Join(within="5 seconds")) | "panes" >> dm.io.Collect()
 
     return build
 
@@ -367,3 +365,41 @@ def test_a_join_by_distance_cannot_allow_more_lateness_since_partners_are_gone(t
         dm.CheckpointMismatch, match="lateness 20 seconds, was 10 seconds; what later elements would need"
     ):
         Stepped(joined(tmp_path / "rows", "20 seconds"), tmp_path / "old").steps()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "difference"),
+    [
+        (
+            dm.Join(within="5 seconds"),
+            dm.Join(within="1 minute"),
+            r"inner join of partners at most 5 seconds apart; it is: inner join of partners at most 1 minute apart",
+        ),
+        (
+            dm.Join(within="5 seconds"),
+            dm.Join.left(within="5 seconds"),
+            r"inner join of partners at most 5 seconds apart; it is: left join of partners",
+        ),
+        (
+            dm.Join.as_of(within="5 seconds"),
+            dm.Join.as_of(),
+            r"was: at most 5 seconds away; it is: the same without this",
+        ),
+        (
+            dm.Join.as_of(),
+            dm.Join.as_of(direction="forward"),
+            r"the last right row before each left element; it is: inner join with the first right row after",
+        ),
+    ],
+)
+def test_a_join_with_other_partners_does_not_go_on_with_the_state_of_the_former(
+    before: Any, after: Any, difference: str, tmp_path: Path
+) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (50, "z", 0)])
+    Stepped(joined(tmp_path / "rows", "0 seconds", before), tmp_path / "old").steps()
+    with pytest.raises(dm.CheckpointMismatch, match=difference):
+        Stepped(joined(tmp_path / "rows", "0 seconds", after), tmp_path / "old").steps()
+    p = dm.Pipeline()
+    joined(tmp_path / "rows", "0 seconds", after)(p)
+    [fate] = [fate for fate in dm.upgrade(tmp_path / "old", pipeline=p).fates if fate.keys]
+    assert fate.outcome.value == "needs --drop"

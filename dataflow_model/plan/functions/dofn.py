@@ -447,6 +447,10 @@ class BoundedLatenessFn(DoFn):
 
     lateness: int
 
+    @abc.abstractmethod
+    def definition(self) -> str:
+        """Return what else its state depends on: a checkpoint of a function with another definition is rejected."""
+
 
 class SplitFn(DoFn):
     """The pairs of a bundle with keys that are pairs, of the key and the number of one of its parts."""

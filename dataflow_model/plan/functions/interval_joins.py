@@ -8,7 +8,8 @@ from typing import Any, Final, Self
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.functions.dofn import DoFn
+from dataflow_model.overriding import override
+from dataflow_model.plan.functions.dofn import BoundedLatenessFn
 from dataflow_model.time import Duration, duration, duration_text
 
 _TWO: Final = 2
@@ -77,7 +78,7 @@ class Firing(enum.Enum):
     FINAL = "final"
 
 
-class JoinWithin(DoFn):
+class JoinWithin(BoundedLatenessFn):
     """Joins pairs of a key and a side with a value: `(key, (is_right, value))`.
 
     An element waits for partners until none can arrive any more: until the watermark has passed the last event time of
@@ -103,6 +104,12 @@ class JoinWithin(DoFn):
     def title(self) -> str:
         """Return how far apart partners may be, for explanations."""
         return self.distance.describe()
+
+    @override
+    def definition(self) -> str:
+        kind = {(False, False): "inner", (True, False): "left", (False, True): "right"}.get(self.keeps, "full")
+        emitted = f", alone {self.firing.value}" if any(self.keeps) else ""
+        return f"{kind} join of {self.distance.describe()}{emitted}"
 
 
 class CorrectedJoinWithin(JoinWithin):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from dataflow_model.plan.functions.dofn import BoundedLatenessFn
 from dataflow_model.plan.logical.nodes import (
     AssignTimestamps,
     AssignWindows,
@@ -245,7 +246,8 @@ def _line(node: Node, reads: str) -> str:
             window_fn = stable_repr(node.strategy.window_fn)
             return f"windows for {reads}: {window_fn}" if node.assigns else f"trigger for {reads}"
         case ParDo() if node.is_stateful:
-            return f"stateful ParDo of {reads} with {node.declaration.describe()}"
+            definition = f", {node.fn.definition()}" if isinstance(node.fn, BoundedLatenessFn) else ""
+            return f"stateful ParDo of {reads} with {node.declaration.describe()}{definition}"
         case Deduplicate():
             return f"Deduplicate of {reads} for {duration_text(node.horizon)}"
         case ParDo() | ToPairs() | AssignTimestamps() | Flatten() | Reshuffle():

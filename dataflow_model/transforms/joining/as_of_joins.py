@@ -9,6 +9,7 @@ import attrs
 
 from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.overriding import override
 from dataflow_model.plan.functions.dofn import BoundedLatenessFn, Retract, TimestampedValue
 from dataflow_model.plan.functions.state import (
     TimerSpec,
@@ -196,6 +197,11 @@ class JoinAsOf(BoundedLatenessFn):
         self.lateness = lateness
         self.keeps_left = keeps_left
         self.wait = wait
+
+    @override
+    def definition(self) -> str:
+        emitted = "final" if not self.retracts else "at once" if self.wait is None else "on time"
+        return f"{'left' if self.keeps_left else 'inner'} join with {self.as_of.describe()}, emitted {emitted}"
 
     def process(
         self,
