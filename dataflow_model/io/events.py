@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import attrs
 import pyarrow as pa
 
-from dataflow_model.arguments import nonnegative_duration, way_out
+from dataflow_model.arguments import way_out
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, refuse_async, shown
 from dataflow_model.io.files.file_source import checked_time
 from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
@@ -22,6 +22,7 @@ from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column
 from dataflow_model.plan.columns.time_units import TimeUnit, checked_unit
 from dataflow_model.plan.columns.type_schemas import fields_of, schema_from_type
+from dataflow_model.plan.endpoints.batches import checked_interval, checked_retry
 from dataflow_model.plan.endpoints.column_sources import POLL_INTERVAL, RETRY_FOR, ColumnSource
 from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.endpoints.wrapped import Listed
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.source_columns import Columns
     from dataflow_model.plan.endpoints.origins import Known
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
-    from dataflow_model.time import Duration, DurationLike
+    from dataflow_model.time import DurationLike
 
 _ORIGIN: Final = "events"
 _LIMIT: Final = 10_000
@@ -381,14 +382,6 @@ def _checked_limit(value: Any) -> int:
     return value
 
 
-def _checked_interval(value: DurationLike) -> Duration:
-    return nonnegative_duration("poll_interval", value, "use poll_interval='5 seconds', for example")
-
-
-def _checked_retry(value: DurationLike) -> Duration:
-    return nonnegative_duration("retry_for", value, "use retry_for=0 for no further calls")
-
-
 @attrs.frozen(kw_only=True)
 class _Options:
     schema: pa.Schema | None = attrs.field(default=None)
@@ -400,9 +393,9 @@ class _Options:
     bounded: bool = False
     limit: int = attrs.field(default=_LIMIT, converter=_checked_limit)
     id_columns: tuple[str, ...] = ()
-    poll_interval: DurationLike = attrs.field(default=POLL_INTERVAL, converter=_checked_interval)
+    poll_interval: DurationLike = attrs.field(default=POLL_INTERVAL, converter=checked_interval)
     transient_errors: tuple[type[Exception], ...] = _TRANSIENT
-    retry_for: DurationLike = attrs.field(default=RETRY_FOR, converter=_checked_retry)
+    retry_for: DurationLike = attrs.field(default=RETRY_FOR, converter=checked_retry)
 
 
 def _columns(

@@ -122,6 +122,14 @@ def test_a_column_of_times_that_does_not_exist_is_found_when_the_pipeline_is_bui
         build(dm.Pipeline(), Timed())
 
 
+@pytest.mark.parametrize("option", ["poll_interval", "retry_for"])
+@pytest.mark.parametrize(("value", "problem"), [("-1 s", "must not be negative"), ("soon", "'soon' is not a duration")])
+def test_a_duration_that_is_none_is_found_when_the_pipeline_is_built(option: str, value: str, problem: str) -> None:
+    source: Any = type("Mistaken", (Values,), {option: value})()
+    with pytest.raises(dm.InvalidArgument, match=problem):
+        build(dm.Pipeline(), source)
+
+
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_a_source_without_mistakes_is_read(tmp_path: Path, runner: Callable[[Path], dm.LocalRunner]) -> None:
     result = run(runner(tmp_path), lambda p: build(p, Values()))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.errors import InvalidType, SourceError, shown
 from dataflow_model.plan.columns.source_columns import check_time_column
 
@@ -13,14 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dataflow_model.plan.endpoints.column_sources import ColumnSource
+    from dataflow_model.time import Duration, DurationLike
+
+
+def checked_interval(value: DurationLike) -> Duration:
+    """Return the time between two polls of a source, which must not be negative."""
+    return nonnegative_duration("poll_interval", value, "use poll_interval='5 seconds', for example")
+
+
+def checked_retry(value: DurationLike) -> Duration:
+    """Return how long a call to a source may fail, which must not be negative."""
+    return nonnegative_duration("retry_for", value, "use retry_for=0 for no further calls")
 
 
 def check_columns(source: ColumnSource, label: str) -> None:
-    """Check the columns that a source of a user's has, when it is applied.
+    """Check the columns and the durations that a source of a user's has, when it is applied.
 
     Raises:
         InvalidType: if they are not a schema of Arrow.
-        InvalidArgument: if a column of times does not exist.
+        InvalidArgument: if a column of times does not exist, or a duration is negative.
     """
     if not source.is_users:
         return
@@ -33,6 +45,9 @@ def check_columns(source: ColumnSource, label: str) -> None:
     for option, name in (("event_time", source.event_time), ("processing_time", source.processing_time)):
         if isinstance(name, str):
             check_time_column(schema, name, option)
+    if source.poll_interval is not None:
+        checked_interval(source.poll_interval)
+    checked_retry(source.retry_for)
 
 
 def checked_batches(source: ColumnSource, label: str, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
