@@ -306,6 +306,26 @@ def test_deduplicate_is_rejected_after_a_retracting_function() -> None:
 def test_a_stateful_function_that_does_not_ask_for_retractions_is_rejected_after_a_retracting_one() -> None:
     message = plan_error(lambda p: newest_of(p) | "again" >> dm.ParDo(Undeclared()))
     assert "'again' is stateful, and 'newest' before it emits retractions" in message
+    assert "Hint: add the parameter `is_retraction` to `process`" in message
+    assert "or put a grouping with .accumulating() between the two" in message
+
+
+@pytest.mark.parametrize("transform", [dm.Join(within="1 minute"), dm.Join.as_of()])
+def test_the_hint_for_a_join_after_a_retracting_function_does_not_ask_for_changes_of_its_code(transform: Any) -> None:
+    def build(p: dm.Pipeline) -> None:
+        newest = newest_of(p)
+        _ = (newest, newest) | transform
+
+    assert "Hint: put a grouping with .accumulating() between the two" in plan_error(build)
+
+
+def test_a_join_is_applied_after_a_retracting_function_with_an_accumulating_grouping_between_them() -> None:
+    accumulating = dm.Window.into(dm.GlobalWindows()).trigger(dm.AfterWatermark()).accumulating()
+    with dm.Pipeline() as p:
+        newest = newest_of(p) | "accumulating" >> accumulating | dm.Latest.per_key()
+        _ = (newest, newest) | dm.Join(within="1 minute") | "pairs" >> dm.io.Collect()
+    assert p.result is not None
+    assert p.result.collected("pairs")
 
 
 def test_the_dead_letters_of_a_function_that_takes_back_are_never_taken_back() -> None:

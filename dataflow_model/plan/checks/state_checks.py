@@ -32,8 +32,7 @@ def check_state(plan: Plan) -> None:
             raise PlanError(
                 f"{node.label!r} is stateful, and {source.label!r} before it emits retractions, which it would "
                 "count as new values",
-                hint="add the parameter `is_retraction` to `process` and reverse the effect of retracted values "
-                "there, or use .accumulating() or .discarding() before it",
+                hint=_hint_for_retractions(plan, node, source.label),
             )
         if node.has_side_among(changing):
             raise NotYetSupported(
@@ -41,3 +40,18 @@ def check_state(plan: Plan) -> None:
                 "no runner supports both together yet",
                 hint="look the side input up in a dm.Map before it, or join the two with dm.CoGroupByKey",
             )
+
+
+def _hint_for_retractions(plan: Plan, node: ParDo, source: str) -> str:
+    """Return what the user can do about the retractions of `source`: the code of a join, for example, is not theirs."""
+    functions = {other.label for other in plan.nodes if isinstance(other, ParDo)}
+    way_out = (
+        "put a grouping with .accumulating() between the two"
+        if source in functions
+        else "use .accumulating() or .discarding() before it"
+    )
+    if type(node.fn).__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return way_out
+    return (
+        f"add the parameter `is_retraction` to `process` and reverse the effect of retracted values there, or {way_out}"
+    )
