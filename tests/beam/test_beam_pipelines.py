@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,11 +24,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
 from apache_beam.transforms import trigger, window
+from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.userstate import TimeDomain, TimerSpec, on_timer
 from apache_beam.utils import windowed_value
 
 from dataflow_model.beam import LocalRunner, SparkRunner
 from tests.support.beam.programs import PROGRAMS, answers, counted_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOM = Path(dm.__file__).parent / "runners" / "beam"
 
@@ -170,6 +174,42 @@ def test_bundle_finalization_is_rejected_where_a_bundle_may_be_processed_again(t
         finalized(LocalRunner(checkpoint=tmp_path / "checkpoint"))
     finalized(LocalRunner()).wait_until_finish()
     assert (tmp_path / "finalized").read_text() == "yes"
+
+
+@pytest.mark.parametrize("host", ["bounded", "workers", "stream", "spark"])
+def test_an_input_that_may_never_end_is_rejected_before_anything_runs(
+    host: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    hosts: dict[str, Callable[[], Any]] = {
+        "bounded": LocalRunner,
+        "workers": lambda: LocalRunner(workers=2),
+        "stream": lambda: LocalRunner(checkpoint=tmp_path / "checkpoint"),
+        "spark": lambda: SparkRunner(request.getfixturevalue("spark")),
+    }
+    pipeline = beam.Pipeline(runner=hosts[host]())
+    _ = pipeline | "ticks" >> PeriodicImpulse(fire_interval=1) | beam.Map(lambda _: (tmp_path / "ran").touch())
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'ticks/GenSequence.*may never end.*Hint"):
+        pipeline.run()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_unbounded_read_is_rejected_by_its_label() -> None:
+    from apache_beam.portability import common_urns
+    from apache_beam.portability.api import beam_runner_api_pb2 as proto
+
+    described = proto.Pipeline()
+    transform = described.components.transforms["read"]
+    transform.unique_name, transform.spec.urn = "read", common_urns.deprecated_primitives.READ.urn
+    transform.spec.payload = proto.ReadPayload(is_bounded=proto.IsBounded.UNBOUNDED).SerializeToString()
+    with pytest.raises(dm.UnsupportedOnRunner, match="'read' is unbounded"):
+        LocalRunner().run_portable_pipeline(described, PipelineOptions([]))
+
+
+def test_an_input_that_may_never_end_ends_when_it_is_drained(tmp_path: Path) -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner(is_drain=True))
+    _ = pipeline | PeriodicImpulse(start_timestamp=0, fire_interval=1) | beam.Map(lambda _: (tmp_path / "ran").touch())
+    assert pipeline.run().wait_until_finish(60_000) == "DONE"
+    assert not (tmp_path / "ran").exists()  # the function's own truncation leaves nothing
 
 
 def test_a_script_with_several_outputs_is_rejected() -> None:

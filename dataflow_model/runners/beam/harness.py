@@ -258,6 +258,22 @@ class Operations:
         return factory.augment_oldstyle_op(operation, transform.unique_name, receivers, tags)
 
 
+def function_of(payload: Any) -> Any:
+    """Return the `DoFn` of a user's, given Beam's description of what runs it, a `ParDoPayload`."""
+    return pickler.loads(core.DoFnInfo.from_runner_api(payload.do_fn, None).serialized_dofn_data())[0]
+
+
+def never_ends(fn: Any) -> bool:
+    """Return whether a splittable function declares that the work on one element may never end.
+
+    Example:
+        >>> from apache_beam.transforms.periodicsequence import ImpulseSeqGenDoFn
+        >>> never_ends(ImpulseSeqGenDoFn()), never_ends(core.CallableWrapperDoFn(str))
+        (True, False)
+    """
+    return bool(common.DoFnSignature(fn).is_unbounded_per_element())
+
+
 @functools.cache
 def known_urns() -> frozenset[str]:
     """Return the kinds of transforms that Beam's Python workers can run."""

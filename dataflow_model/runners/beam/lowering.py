@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from apache_beam import CombineFn as BeamsCombineFn
 from apache_beam import DoFn as BeamsDoFn
-from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners import pipeline_context
-from apache_beam.transforms import core
 from apache_beam.utils import proto_utils
 
 from dataflow_model.plan.endpoints.program_sources import ElementsSource
@@ -33,7 +31,7 @@ from dataflow_model.plan.logical.nodes import (
     SideInput,
 )
 from dataflow_model.runners.beam import phases
-from dataflow_model.runners.beam.harness import StageSpec, is_urn_of_functions, key_coder
+from dataflow_model.runners.beam.harness import StageSpec, function_of, is_urn_of_functions, key_coder
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
 from dataflow_model.runners.beam.scripts import script_of
 from dataflow_model.runners.beam.stages import BundledStageFn, StageFn
@@ -278,7 +276,7 @@ def _works_on_bundles(transforms: Sequence[Any]) -> bool:
 
 def _function_works_on_bundles(transform: Any) -> bool:
     payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
-    fn = pickler.loads(core.DoFnInfo.from_runner_api(payload.do_fn, None).serialized_dofn_data())[0]
+    fn = function_of(payload)
     kind = type(fn)
     return bool(
         payload.requests_finalization

@@ -13,7 +13,7 @@ from apache_beam.transforms import core
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
-from dataflow_model.runners.beam.harness import known_urns
+from dataflow_model.runners.beam.harness import function_of, known_urns, never_ends
 from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
 
 _REQUIREMENTS: Final = common_urns.requirements
@@ -29,13 +29,14 @@ _FUNCTIONS: Final = frozenset({python_urns.PICKLED_DOFN_INFO, *core.StatelessDoF
 _READ: Final[str] = common_urns.deprecated_primitives.READ.urn
 
 
-def check(pipeline: Any, *, has_clock: bool, may_repeat: bool) -> None:
+def check(pipeline: Any, *, has_clock: bool, may_repeat: bool, is_drain: bool) -> None:
     """Check that everything in a pipeline can be run.
 
     Args:
         pipeline: Beam's description of it.
         has_clock: whether the run has a clock that advances; a `TestStream` brings its own.
         may_repeat: whether a bundle may be processed again after it has been finalized.
+        is_drain: whether restrictions are truncated, so that the work on each of them ends.
 
     Raises:
         UnsupportedOnRunner: with the label of the transform, the reason and a way out.
@@ -50,8 +51,13 @@ def check(pipeline: Any, *, has_clock: bool, may_repeat: bool) -> None:
     is_scripted = any(each.spec.urn == TEST_STREAM for each in transforms.values())
     for transform in transforms.values():
         _check_kind(transform)
+        if transform.spec.urn == _READ:
+            _check_read(transform)
         if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
-            _check_function(transform, has_clock=has_clock or is_scripted, may_repeat=may_repeat)
+            payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
+            _check_function(transform.unique_name, payload, has_clock=has_clock or is_scripted, may_repeat=may_repeat)
+            if payload.restriction_coder_id and not is_drain and never_ends(function_of(payload)):
+                raise _endless(transform.unique_name)
 
 
 def _check_kind(transform: Any) -> None:
@@ -66,9 +72,21 @@ def _check_kind(transform: Any) -> None:
     )
 
 
-def _check_function(transform: Any, *, has_clock: bool, may_repeat: bool) -> None:
-    payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
-    label = transform.unique_name
+def _check_read(transform: Any) -> None:
+    payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ReadPayload)
+    if payload.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED:
+        raise _endless(transform.unique_name)
+
+
+def _endless(label: str) -> UnsupportedOnRunner:
+    return UnsupportedOnRunner(
+        f"{label!r} is unbounded: what it reads may never end, which this runner does not support",
+        hint="read a bounded input or a TestStream; a function that always ends can leave out "
+        "@DoFn.unbounded_per_element()",
+    )
+
+
+def _check_function(label: str, payload: Any, *, has_clock: bool, may_repeat: bool) -> None:
     if payload.do_fn.urn not in _FUNCTIONS:
         raise UnsupportedOnRunner(
             f"{label!r} runs a function of another SDK, {payload.do_fn.urn}",

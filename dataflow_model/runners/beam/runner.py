@@ -67,7 +67,7 @@ class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that 
             UnsupportedOnRunner: before anything runs, for a part that this runner cannot run.
         """
         host = self._host(options.view_as(DataflowModelOptions))
-        check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat)
+        check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat, is_drain=self._is_drain)
         run = uuid.uuid4().hex
         plan = lower(pipeline, run, is_drain=self._is_drain)
         running.begin(run)
