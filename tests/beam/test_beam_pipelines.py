@@ -77,13 +77,81 @@ def test_a_stream_that_is_started_again_repeats_nothing(tmp_path: Path) -> None:
     assert notes.read_text() == "('a', 3)\n"
 
 
-def test_metrics_of_functions_in_other_processes_are_rejected() -> None:
+def observed_words(pipeline: Any, failing: Path | None = None) -> None:
+    """Add a program that counts its six words in each way, and behind a grouping fails as long as a file is there."""
+    of = beam.metrics.Metrics
+
+    def observe(word: str) -> tuple[str, int]:
+        of.counter("words: 100%", "seen").inc()
+        of.distribution("words", "length").update(len(word))
+        of.gauge("words", "level").set(7)
+        of.string_set("words", "kinds").add(word)
+        return word, 1
+
+    def summed(word: str, ones: Any) -> int:
+        of.counter("words", "grouped").inc()
+        if failing is not None and failing.exists():
+            raise ValueError(word)
+        return sum(ones)
+
+    words = pipeline | beam.Create(["to be or not", "to be"]) | beam.FlatMap(str.split) | "observe" >> beam.Map(observe)
+    _ = words | beam.GroupByKey() | beam.MapTuple(summed)
+
+
+def counted(result: Any) -> dict[str, Any]:
+    found = result.metrics().query()
+    by_name = {each.key.metric.name: each.committed for kind in found.values() for each in kind}
+    length, level = by_name.pop("length"), by_name.pop("level")
+    return by_name | {"length": (length.count, length.sum, length.min, length.max), "level": level.value}
+
+
+EACH_ONCE = {"seen": 6, "grouped": 4, "kinds": {"to", "be", "or", "not"}, "length": (6, 13, 2, 3), "level": 7}
+
+
+@pytest.mark.parametrize("host", ["bounded", "workers", "stream", "spark"])
+def test_what_functions_count_in_any_process_counts_once(
+    host: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    hosts: dict[str, Callable[[], Any]] = {
+        "bounded": LocalRunner,
+        "workers": lambda: LocalRunner(workers=2),
+        "stream": lambda: LocalRunner(checkpoint=tmp_path / "checkpoint"),
+        "spark": lambda: SparkRunner(request.getfixturevalue("spark")),
+    }
+    pipeline = beam.Pipeline(runner=hosts[host]())
+    observed_words(pipeline)
+    result = pipeline.run()
+    result.wait_until_finish()
+    assert counted(result) == EACH_ONCE
+    matching = beam.metrics.MetricsFilter().with_namespace("words: 100%").with_step("observe")
+    assert [each.key.step for each in result.metrics().query(matching)["counters"]] == ["observe"]
+
+
+def test_what_a_failed_attempt_of_a_stream_has_counted_does_not_count(tmp_path: Path) -> None:
+    def run() -> Any:
+        pipeline = beam.Pipeline(runner=LocalRunner(checkpoint=tmp_path / "checkpoint"))
+        observed_words(pipeline, failing)
+        result = pipeline.run()
+        result.wait_until_finish()
+        return result
+
+    failing = tmp_path / "failing"
+    failing.touch()
+    for _ in range(2):
+        with pytest.raises(dm.UserCodeError, match="ValueError"):
+            run()
+    failing.unlink()
+    assert counted(run()) == EACH_ONCE
+    assert counted(run()) == EACH_ONCE  # a run that has nothing left to do knows what was counted before
+
+
+def test_what_beam_itself_counts_is_rejected_for_functions_in_other_processes() -> None:
     pipeline = beam.Pipeline(runner=LocalRunner(workers=2))
     counted_words(pipeline)
     result = pipeline.run()
     result.wait_until_finish()
-    with pytest.raises(dm.UnsupportedOnRunner, match="whose metrics are not collected"):
-        result.metrics()
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"use result\.metrics\(\)"):
+        result.monitoring_metrics()
 
 
 def test_an_unmodified_program_runs_with_the_runner_as_an_option(tmp_path: Path) -> None:

@@ -25,13 +25,14 @@ from apache_beam.runners.worker import bundle_processor, operation_specs, operat
 from apache_beam.transforms import core
 from apache_beam.utils import counters, proto_utils
 
+from dataflow_model.runners.beam.counted import note
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _MICROSECONDS: Final = 1_000_000
 _LONGEST_PAUSE: Final = 10_000
 """How long a function that asks for a delay is left alone at most, in microseconds: it should not keep a core busy."""
-_NO_METRICS: Final = MetricsContainer("")
 _PAR_DO: Final[str] = common_urns.primitives.PAR_DO.urn
 
 
@@ -140,6 +141,7 @@ class Operations:
         self._source = operations.ConsumerSet.create(self._counters, "input", 0, first, self.input_coder, None, None)
         self.receive: Callable[[Any], None] = self._source.receive
         self._context: Any = None
+        self._totals: dict[str, MetricsContainer] = {name: MetricsContainer(name) for name in self._operations}
 
     def begin(self) -> None:
         """Begin a bundle."""
@@ -168,20 +170,30 @@ class Operations:
         for operation in functions:
             if operation.needs_finalization():
                 operation.finalize_bundle()
-        for operation in functions:
-            counted, operation.metrics_container = operation.metrics_container, _NO_METRICS
-            operation.reset()  # which would reset the metrics too
-            operation.metrics_container = counted
+        for name, operation in self._operations.items():
+            if isinstance(operation, operations.DoOperation):
+                self._note(name, operation.metrics_container)
+                operation.reset()
+
+    def _note(self, name: str, container: Any) -> None:
+        """Add what a function has counted in a bundle to the tally of the task, and to what is counted here."""
+        note(self._spec.label, name, container)
+        total = self._totals[name]
+        for key, cell in container.metrics.items():
+            total.metrics[key] = total.get_metric_cell(key).combine(cell)
+        container.metrics.clear()
 
     def fire(self, family: str, timer: Any) -> None:
         """Run the function of a timer of the stateful transform."""
         self._operations[str(self._spec.stateful)].process_timer(family, timer)
 
     def monitoring_infos(self) -> list[Any]:
-        """Return what has been counted, in Beam's form."""
+        """Return what has been counted in this process, in Beam's form, up to the last bundle that has ended."""
         infos: dict[Any, Any] = {}
         for name, operation in self._operations.items():
             infos.update(operation.monitoring_infos(name, dict(self._descriptor.transforms[name].outputs)))
+        for name, total in list(self._totals.items()):
+            infos.update(total.to_runner_api_monitoring_infos(name))
         return list(infos.values())
 
     def tear_down(self) -> None:

@@ -14,6 +14,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.runners.beam import running
+from dataflow_model.runners.beam.counted import RunMetrics
 
 if TYPE_CHECKING:
     from dataflow_model.plan.logical.runner import PipelineResult as OurResult
@@ -65,25 +66,36 @@ class BeamResult(PipelineResult):  # type: ignore[misc] # Beam ships no types th
         return self.state
 
     def metrics(self) -> Any:
-        """Return the metrics of the user's functions so far.
+        """Return the metrics of the functions so far, in every process; those of a stream, as of its last commit.
+
+        Bounded tries are known only where the functions run in this process.
+        """
+        tries = FnApiMetrics(self._by_stage(), user_metrics_only=True).query()[RunMetrics.BOUNDED_TRIES]
+        return RunMetrics(self.ours.report(), {trie.key: trie.committed for trie in tries})
+
+    def monitoring_metrics(self) -> Any:
+        """Return all metrics of functions in this process so far, also those that Beam keeps itself.
 
         Raises:
             UnsupportedOnRunner: if the functions run in other processes.
         """
-        return FnApiMetrics(self._by_stage(), user_metrics_only=True)
-
-    def monitoring_metrics(self) -> Any:
-        """Return all metrics so far, also those that Beam keeps itself."""
-        return FnApiMetrics(self._by_stage(), user_metrics_only=False)
+        return FnApiMetrics(self._by_stage_here(), user_metrics_only=False)
 
     def monitoring_infos(self) -> list[Any]:
-        """Return all metrics so far in Beam's form."""
-        return [info for infos in self._by_stage().values() for info in infos]
+        """Return all metrics of functions in this process so far in Beam's form.
 
-    def _by_stage(self) -> dict[str, list[Any]]:
+        Raises:
+            UnsupportedOnRunner: if the functions run in other processes.
+        """
+        return [info for infos in self._by_stage_here().values() for info in infos]
+
+    def _by_stage_here(self) -> dict[str, list[Any]]:
         if not self._is_here:
             raise UnsupportedOnRunner(
-                f"the functions of run {self._run!r} run in other processes, whose metrics are not collected",
-                hint="run the pipeline in one process; result.ours.report() counts elements anywhere",
+                f"the functions of run {self._run!r} run in other processes, where what Beam counts itself stays",
+                hint="use result.metrics() for what functions count; result.ours.report() counts elements anywhere",
             )
+        return self._by_stage()
+
+    def _by_stage(self) -> dict[str, list[Any]]:
         return {label: operations.monitoring_infos() for label, operations in running.stages_of(self._run)}
