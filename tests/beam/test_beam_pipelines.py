@@ -77,6 +77,16 @@ def test_a_stream_that_is_started_again_repeats_nothing(tmp_path: Path) -> None:
     assert notes.read_text() == "('a', 3)\n"
 
 
+class ObservedSum(beam.transforms.combiners.CountCombineFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    def add_input(self, accumulator: int, element: int) -> int:
+        beam.metrics.Metrics.counter("words", "added").inc()
+        return int(super().add_input(accumulator, element))
+
+    def extract_output(self, accumulator: int) -> int:
+        beam.metrics.Metrics.counter("words", "combined").inc()
+        return accumulator
+
+
 def observed_words(pipeline: Any, failing: Path | None = None) -> None:
     """Add a program that counts its six words in each way, and behind a grouping fails as long as a file is there."""
     of = beam.metrics.Metrics
@@ -96,6 +106,7 @@ def observed_words(pipeline: Any, failing: Path | None = None) -> None:
 
     words = pipeline | beam.Create(["to be or not", "to be"]) | beam.FlatMap(str.split) | "observe" >> beam.Map(observe)
     _ = words | beam.GroupByKey() | beam.MapTuple(summed)
+    _ = words | beam.CombinePerKey(ObservedSum())
 
 
 def counted(result: Any) -> dict[str, Any]:
@@ -105,7 +116,15 @@ def counted(result: Any) -> dict[str, Any]:
     return by_name | {"length": (length.count, length.sum, length.min, length.max), "level": level.value}
 
 
-EACH_ONCE = {"seen": 6, "grouped": 4, "kinds": {"to", "be", "or", "not"}, "length": (6, 13, 2, 3), "level": 7}
+EACH_ONCE = {
+    "seen": 6,
+    "grouped": 4,
+    "added": 6,
+    "combined": 4,
+    "kinds": {"to", "be", "or", "not"},
+    "length": (6, 13, 2, 3),
+    "level": 7,
+}
 
 
 @pytest.mark.parametrize("host", ["bounded", "workers", "stream", "spark"])
@@ -280,12 +299,50 @@ def test_an_input_that_may_never_end_ends_when_it_is_drained(tmp_path: Path) -> 
     assert not (tmp_path / "ran").exists()  # the function's own truncation leaves nothing
 
 
-def test_a_script_with_several_outputs_is_rejected() -> None:
-    script = BeamTestStream().add_elements([1], tag="a").add_elements([2], tag="b").advance_watermark_to_infinity()
-    pipeline = beam.Pipeline(runner=LocalRunner(), options=PipelineOptions(["--streaming"]))
-    _ = pipeline | script
-    with pytest.raises(dm.UnsupportedOnRunner, match="each with a watermark of its own"):
-        pipeline.run()
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_each_output_of_a_script_has_its_watermark_and_all_take_turns(is_stream: bool, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+
+    def note(pair: Any, at: Any = beam.DoFn.TimestampParam, pane: Any = beam.DoFn.PaneInfoParam) -> Any:
+        return 0, f"{pair[1]} {at.micros // 1_000_000} {pane.timing}"
+
+    def timed(value: str, at: int) -> Any:
+        return window.TimestampedValue(("k", value), at)
+
+    script = BeamTestStream().add_elements([timed("a1", 1)], tag="a").add_elements([timed("b1", 2)], tag="b")
+    script = script.advance_watermark_to(20, tag="b").add_elements([timed("a2", 3)], tag="a")
+    script = script.advance_processing_time(5).add_elements([timed("b2", 4), timed("b3", 25)], tag="b")
+    script = script.add_elements([timed("a3", 5)], tag="a").advance_watermark_to_infinity(tag="a")
+    options = ["--streaming", *([f"--dm_checkpoint={tmp_path / 'checkpoint'}"] if is_stream else [])]
+    with beam.Pipeline(runner=LocalRunner(), options=PipelineOptions(options)) as pipeline:
+        outputs: Any = pipeline | script.advance_watermark_to_infinity(tag="b")
+        grouped = []
+        for tag in "ab":
+            into = beam.WindowInto(
+                window.FixedWindows(10),
+                trigger=trigger.AfterWatermark(early=trigger.AfterCount(1), late=trigger.AfterCount(1)),
+                accumulation_mode=trigger.AccumulationMode.DISCARDING,
+                allowed_lateness=100,
+                timestamp_combiner=window.TimestampCombiner.OUTPUT_AT_EARLIEST,
+            )
+            grouped.append(outputs[tag] | f"into {tag}" >> into | f"grouped {tag}" >> beam.GroupByKey())
+        at_the_end = beam.WindowInto(
+            window.GlobalWindows(),
+            trigger=trigger.AfterWatermark(),
+            accumulation_mode=trigger.AccumulationMode.DISCARDING,
+        )
+        arrived = grouped | beam.Flatten() | beam.Map(note) | "at the end" >> at_the_end | "all" >> beam.GroupByKey()
+        _ = arrived | beam.MapTuple(lambda _, lines: notes.write_text("\n".join(lines)))
+    timing = windowed_value.PaneInfoTiming
+    emitted = [line for line in notes.read_text().splitlines() if not line.startswith("[]")]
+    assert emitted == [
+        f"['a1'] 1 {timing.EARLY}",
+        f"['b1'] 2 {timing.EARLY}",
+        f"['a2'] 3 {timing.EARLY}",
+        f"['b2'] 9 {timing.LATE}",  # the watermark of b is at 20, that of a still at the beginning
+        f"['b3'] 25 {timing.EARLY}",
+        f"['a3'] 5 {timing.EARLY}",
+    ]
 
 
 def test_a_transform_of_another_sdk_is_rejected_by_its_label() -> None:

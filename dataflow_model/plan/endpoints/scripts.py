@@ -50,9 +50,16 @@ Step: TypeAlias = AddStep | WatermarkStep | ClockStep | SignalStep
 
 @attrs.frozen(eq=False)
 class ScriptSource(Source):
-    """A script of elements, watermarks, clock values and signals: `testing.TestStream`. Bounded."""
+    """A script of elements, watermarks, clock values and signals: `testing.TestStream`. Bounded.
+
+    Attributes:
+        steps: the steps.
+        turns: for each step, its place in a sequence that several scripts have in common, ascending; empty for a script
+            of its own. At equal clocks, the steps of such scripts take effect in the order of their turns.
+    """
 
     steps: tuple[Step, ...]
+    turns: tuple[int, ...] = ()
 
     def describe(self) -> str:
         """Return the number of steps."""
@@ -95,7 +102,8 @@ class ScriptSource(Source):
 
     def in_rounds(self) -> Source:
         """Return the script without its watermarks."""
-        return ScriptSource(tuple(step for step in self.steps if not isinstance(step, WatermarkStep)))
+        kept = [not isinstance(step, WatermarkStep) for step in self.steps]
+        return ScriptSource(tuple(itertools.compress(self.steps, kept)), tuple(itertools.compress(self.turns, kept)))
 
 
 def events_of(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:

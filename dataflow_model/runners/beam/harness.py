@@ -171,8 +171,8 @@ class Operations:
             if operation.needs_finalization():
                 operation.finalize_bundle()
         for name, operation in self._operations.items():
+            self._note(name, operation.metrics_container)  # combiners have one too
             if isinstance(operation, operations.DoOperation):
-                self._note(name, operation.metrics_container)
                 operation.reset()
 
     def _note(self, name: str, container: Any) -> None:

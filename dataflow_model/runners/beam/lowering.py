@@ -33,7 +33,7 @@ from dataflow_model.plan.logical.nodes import (
 from dataflow_model.runners.beam import phases
 from dataflow_model.runners.beam.harness import StageSpec, function_of, is_urn_of_functions, key_coder
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
-from dataflow_model.runners.beam.scripts import script_of
+from dataflow_model.runners.beam.scripts import scripts_of
 from dataflow_model.runners.beam.stages import BundledStageFn, StageFn
 from dataflow_model.runners.beam.stateful import SIDE, StatefulStageFn
 from dataflow_model.runners.beam.strategies import strategy_of
@@ -167,7 +167,7 @@ class _Lowering:
             case phases.NOTHING:
                 self._add(Read(label=label, source=ElementsSource(())), {MAIN: output})
             case phases.TEST_STREAM:
-                self._add(Read(label=label, source=script_of(transform, self._context)), {MAIN: output})
+                self._scripts(label, transform)
             case phases.FLATTEN:
                 self._flatten(label, transform, output)
             case phases.RESHUFFLE:
@@ -181,6 +181,13 @@ class _Lowering:
         """Return the input of a reshuffle; Beam gives the one of a splittable function its side inputs too."""
         pcolls = [pcoll for tag, pcoll in transform.inputs.items() if not tag.startswith("side")]
         return self._refs[(pcolls or list(transform.inputs.values()))[0]]
+
+    def _scripts(self, label: str, transform: Any) -> None:
+        """Add a source for each output of a `TestStream`, since each has a watermark of its own."""
+        scripts = scripts_of(transform, self._context)
+        for tag, script in sorted(scripts.items()):
+            own_label = label if len(scripts) == 1 else f"{label}/{tag}"
+            self._add(Read(label=own_label, source=script), {MAIN: transform.outputs[tag]})
 
     def _flatten(self, label: str, transform: Any, output: str) -> None:
         refs: list[Ref] = []

@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 _MILLISECOND: Final = 1_000
 
 
-def script_of(transform: Any, context: Any) -> ScriptSource:
-    """Return the script of a `TestStream`.
+def scripts_of(transform: Any, context: Any) -> dict[str, ScriptSource]:
+    """Return the script of each output of a `TestStream`, by its tag; their steps take turns as its events do.
 
     Args:
         transform: Beam's description of it.
         context: Beam's context, which decodes its elements.
 
     Raises:
-        UnsupportedOnRunner: for one with several outputs, of which each has a watermark, with an endpoint, or with
-            elements that are in windows already.
+        UnsupportedOnRunner: for one with an endpoint, or with elements that are in windows already.
     """
     payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.TestStreamPayload)
     label = transform.unique_name
-    if len(transform.outputs) > 1:
-        raise UnsupportedOnRunner(
-            f"{label!r} has the outputs {sorted(transform.outputs)}, each with a watermark of its own, "
-            "which this runner does not support",
-            hint="use one output, and tag its elements yourself",
-        )
     if payload.HasField("endpoint") and payload.endpoint.url:
         raise UnsupportedOnRunner(
             f"{label!r} reads its events from a service at {payload.endpoint.url}, which this runner does not support",
             hint="add its events to the TestStream",
         )
-    return ScriptSource(tuple(_steps(label, payload.events, context.coders.get_by_id(payload.coder_id))))
+    coder = context.coders.get_by_id(payload.coder_id)
+    events = list(_steps(label, payload.events, coder))
+    scripts = {}
+    for tag in transform.outputs:
+        own = [(step, turn) for turn, (of, step) in enumerate(events) if of in {None, tag}]
+        scripts[tag] = ScriptSource(tuple(step for step, _ in own), tuple(turn for _, turn in own))
+    return scripts
 
 
-def _steps(label: str, events: Any, coder: Any) -> Iterator[Step]:
+def _steps(label: str, events: Any, coder: Any) -> Iterator[tuple[str | None, Step]]:
+    """Yield the steps, each with the tag of its output; one of the clock is for all of them."""
     clock = 0
     for event in events:
         match event.WhichOneof("event"):
@@ -65,10 +65,10 @@ def _steps(label: str, events: Any, coder: Any) -> Iterator[Step]:
                         hint="add a TimestampedValue, and use WindowInto behind the TestStream",
                     )
                 if elements:
-                    yield AddStep(tuple(elements))
+                    yield event.element_event.tag, AddStep(tuple(elements))
             case "watermark_event":
                 reached = our_instant(event.watermark_event.new_watermark * _MILLISECOND)
-                yield WatermarkStep(EventTime(reached))
+                yield event.watermark_event.tag, WatermarkStep(EventTime(reached))
             case "processing_time_event":
                 clock += event.processing_time_event.advance_duration * _MILLISECOND
-                yield ClockStep(ProcessingTime(clock))
+                yield None, ClockStep(ProcessingTime(clock))

@@ -37,6 +37,7 @@ class ScriptEvent:
         index: the index of its step; the elements of one step are consecutive events.
         step: the step.
         clock: the clock at the event.
+        turn: the turn of the step among those of several scripts.
         watermarks: the script's watermarks after the event.
     """
 
@@ -45,11 +46,12 @@ class ScriptEvent:
     index: int
     step: Step
     clock: int
+    turn: int
     watermarks: Watermarks
 
 
 def script_events(reads: Iterable[Read], percentiles: Sequence[float]) -> list[ScriptEvent]:
-    """Return the events of all scripts as one sequence: by clock, at equal times in the plan's order.
+    """Return the events of all scripts as one sequence: by clock, at equal times by turn, then in the plan's order.
 
     Args:
         reads: the sources, in the plan's order; sources that are not scripts have no events.
@@ -65,8 +67,9 @@ def script_events(reads: Iterable[Read], percentiles: Sequence[float]) -> list[S
         watermarks = watermark_after([step for _, step in events], percentiles)
         for number, ((index, step), known) in enumerate(zip(events, watermarks, strict=True)):
             clock = int(step.processing_time) if isinstance(step, ClockStep) else clock
-            merged.append(ScriptEvent(read.label, number, index, step, clock, Watermarks(*known)))
-    return sorted(merged, key=lambda event: event.clock)
+            turn = script.turns[index] if script.turns else 0
+            merged.append(ScriptEvent(read.label, number, index, step, clock, turn, Watermarks(*known)))
+    return sorted(merged, key=lambda event: (event.clock, event.turn))
 
 
 def script_bundle(label: str, events: Iterable[tuple[int, Step]], clock: int) -> Bundle:
