@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
@@ -15,6 +15,10 @@ from apache_beam.utils import proto_utils
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.runners.beam.harness import function_of, known_urns, never_ends
 from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
+from dataflow_model.runners.beam.strategies import BeamMergingFn, BeamWindowFn
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.logical.graph import Plan
 
 _REQUIREMENTS: Final = common_urns.requirements
 _SUPPORTED: Final = frozenset(
@@ -58,6 +62,24 @@ def check(pipeline: Any, *, has_clock: bool, may_repeat: bool, is_drain: bool) -
             _check_function(transform.unique_name, payload, has_clock=has_clock or is_scripted, may_repeat=may_repeat)
             if payload.restriction_coder_id and not is_drain and never_ends(function_of(payload)):
                 raise _endless(transform.unique_name)
+
+
+def check_windows(plan: Plan) -> None:
+    """Check that no window function may put an element into a window that has ended, in which it would be dropped.
+
+    Args:
+        plan: the plan of a run whose watermark follows the data.
+
+    Raises:
+        UnsupportedOnRunner: for a window function of the program's own.
+    """
+    for ref, strategy in plan.strategies.items():
+        if isinstance(strategy.window_fn, BeamWindowFn | BeamMergingFn):
+            raise UnsupportedOnRunner(
+                f"{ref.label!r} has windows by {strategy.window_fn!r}, a function of the program's own, which "
+                "may assign a window that has ended: this runner would drop the element",
+                hint="run the pipeline with LocalRunner, or use fixed, sliding, session or global windows",
+            )
 
 
 def _check_kind(transform: Any) -> None:

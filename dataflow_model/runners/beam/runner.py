@@ -15,7 +15,7 @@ from apache_beam.transforms import environments
 from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
-from dataflow_model.runners.beam.requirements import check
+from dataflow_model.runners.beam.requirements import check, check_windows
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
@@ -36,12 +36,14 @@ class _Host:
         has_clock: whether it has a clock that advances, by which timers in processing time fire.
         may_repeat: whether it may process a bundle again that has ended.
         is_here: whether functions run in this process.
+        follows_data: whether windows end while the input is read, though it is bounded.
     """
 
     runner: Runner
     has_clock: bool
     may_repeat: bool
     is_here: bool
+    follows_data: bool = False
 
 
 class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that mypy takes
@@ -70,6 +72,8 @@ class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that 
         check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat, is_drain=self._is_drain)
         run = uuid.uuid4().hex
         plan = lower(pipeline, run, is_drain=self._is_drain)
+        if host.follows_data:
+            check_windows(plan)
         running.begin(run)
         return BeamResult(host.runner.run(plan), run, is_here=host.is_here)
 
@@ -136,4 +140,4 @@ class SparkRunner(_Runner):
         from dataflow_model.runners.spark.deployment.session import session_at
 
         spark = session_at("beam", options.dm_spark_master) if self._spark is None else self._spark
-        return _Host(OurSparkRunner(spark), has_clock=False, may_repeat=True, is_here=False)
+        return _Host(OurSparkRunner(spark), has_clock=False, may_repeat=True, is_here=False, follows_data=True)
