@@ -286,7 +286,7 @@ def test_a_window_function_of_the_programs_own_is_rejected_on_spark(spark: Any) 
             return [window.IntervalWindow(context.timestamp - 5, context.timestamp)]
 
         def get_window_coder(self) -> Any:
-            return beam.coders.IntervalWindowCoder()
+            return beam.coders.coders.IntervalWindowCoder()
 
     pipeline = beam.Pipeline(runner=SparkRunner(spark))
     timed = pipeline | beam.Create([("a", 7)]) | beam.Map(lambda pair: window.TimestampedValue(pair, pair[1]))
