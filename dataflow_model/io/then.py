@@ -133,6 +133,12 @@ class ThenSource(ColumnSource):
         del name
         return attrs.evolve(self, history=self.history.kept(keep, _HISTORY), live=self.live.kept(keep, _LIVE))
 
+    @override
+    def definition(self) -> str:
+        first, second = type(self.history).__name__, type(self.live).__name__
+        seam = "the last row" if self.at is None else format_instant(int(self.at))
+        return f"{first} up to {seam} and {second} from there on"
+
     def schema(self) -> pa.Schema:
         """Return the columns of the first source."""
         return self.history.schema()

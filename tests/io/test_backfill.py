@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import CrashPoint
-from tests.support.backfilling import EACH, LAST, SEAM, Log, build, merged, write_history
+from tests.support.backfilling import COLUMNS, EACH, LAST, SEAM, Log, build, merged, write_history
 from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import difference, run, seen, streaming
 from tests.support.runners.local_streams import Stepped
@@ -180,6 +180,34 @@ def test_a_table_can_be_continued_by_a_source_of_a_function(tmp_path: Path) -> N
         lambda p: p | read | dm.Map(lambda row: row.n) | "n" >> dm.io.Collect(),
     )
     assert numbers(result.collected("n")) == EACH
+
+
+@pytest.mark.parametrize(
+    ("history", "at", "difference"),
+    [
+        (None, 70, r"up to 1970-01-01T00:01:10Z and Log from there on"),
+        (None, None, r"up to the last row and Log from there on"),
+        (dm.io.source(schema=COLUMNS, event_time="at", bounded=True)(lambda *_: ([], None))(), SEAM, "EventsSource up"),
+    ],
+)
+def test_a_run_does_not_go_on_with_another_seam_or_another_kind_of_history(
+    folder: Path, history: Any, at: int | None, difference: str
+) -> None:
+    files = dm.io.ReadParquet(folder / "history", event_time="at")
+    live = dm.Read(Log(folder=folder))
+    before = dm.io.Then(files, live, at=dm.EventTime(SEAM * 10**6))
+    assert not stepped_on(Stepped(lambda p: build(p, before), folder / "checkpoint", 10), 2)
+    after = dm.io.Then(history or files, live, at=None if at is None else dm.EventTime(at * 10**6))
+    with pytest.raises(dm.CheckpointMismatch, match=f"'rows' was: ParquetSource up to .* it is: .*{difference}"):
+        Stepped(lambda p: build(p, after), folder / "checkpoint", 10).steps()
+    p = dm.Pipeline()
+    build(p, after)
+    [fate] = [fate for fate in dm.upgrade(folder / "checkpoint", pipeline=p).fates if fate.label == "rows"]
+    assert fate.outcome.value == "needs --drop"
+    assert difference in fate.change
+    dm.upgrade(folder / "checkpoint", folder / "upgraded")
+    with pytest.raises(dm.CheckpointMismatch, match=f"'rows' .*{difference}"):
+        Stepped(lambda p: build(p, after), folder / "upgraded", 10).steps()
 
 
 def table(**columns: Any) -> Any:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.watermarks.estimators import Arrival
 
-__all__ = ["EACH", "LAST", "SEAM", "Log", "build", "merged", "write_history"]
+__all__ = ["COLUMNS", "EACH", "LAST", "SEAM", "Log", "build", "merged", "write_history"]
 
 SEAM = 50
 """The second from which on rows are those of the log."""
@@ -31,14 +31,14 @@ _MORE = 8
 LAST = 100
 EACH = list(range(LAST))
 _SECOND = 1_000_000
-_COLUMNS = pa.schema({"at": pa.int64(), "seen": pa.int64(), "n": pa.int64()})
+COLUMNS = pa.schema({"at": pa.int64(), "seen": pa.int64(), "n": pa.int64()})
 
 
 def rows_of(numbers: list[int]) -> pa.Table:
     """Return rows, a second apart, seen two seconds later; every fifth comes seven seconds late."""
     at = [(number - 7 * (number % 5 == 4)) * _SECOND for number in numbers]
     seen = [(number + 2) * _SECOND for number in numbers]
-    return pa.table({"at": at, "seen": seen, "n": numbers}, schema=_COLUMNS)
+    return pa.table({"at": at, "seen": seen, "n": numbers}, schema=COLUMNS)
 
 
 def is_before(number: int) -> bool:
@@ -78,7 +78,7 @@ class Log(dm.io.ColumnSource):
 
     def schema(self) -> pa.Schema:
         """Return the columns."""
-        return _COLUMNS.append(pa.field("position", pa.int64())) if self.has_gaps else _COLUMNS
+        return COLUMNS.append(pa.field("position", pa.int64())) if self.has_gaps else COLUMNS
 
     def origins(self) -> list[dm.io.Origin]:
         """Return the odd rows and the even ones."""

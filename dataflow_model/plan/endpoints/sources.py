@@ -131,6 +131,10 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
         """
         return self
 
+    def definition(self) -> str:
+        """Return what else its position depends on: a checkpoint of a source with another definition is rejected."""
+        return ""
+
     def stated_columns(self) -> pa.Schema | None:
         """Return the columns if the program states them; a checkpoint continues only with the same ones."""
         return None

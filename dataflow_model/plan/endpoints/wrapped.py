@@ -87,6 +87,10 @@ class WrappedSource(ColumnSource):
         """The column of origins that the source has."""
         return self.source.origin_column
 
+    @override
+    def definition(self) -> str:
+        return self.source.definition()
+
     def schema(self) -> pa.Schema:
         """Return the columns' names and types."""
         return self.source.schema()

@@ -27,6 +27,7 @@ from dataflow_model.time import duration_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dataflow_model.plan.endpoints.sources import Source
     from dataflow_model.plan.logical.graph import Plan
 
 _GROUPING: Final = re.compile(r"(?:memoised )?grouping of (?P<input>.*?) with (?P<combine>.*) under (?P<windows>.*)")
@@ -73,7 +74,9 @@ def definitions(plan: Plan) -> dict[str, str]:
     for node in plan.nodes:
         line = ("memoised " if node.label in keeping else "") + _line(node, _ANY)
         if isinstance(node, Read):
-            line = f"{type(node.source).__name__}, clock {node.source.processing_time or 'wall'}"
+            line = (
+                f"{type(node.source).__name__}, clock {node.source.processing_time or 'wall'}{_definition(node.source)}"
+            )
         if isinstance(node, ParDo) and node.side_inputs:
             line += f" with {len(node.side_inputs)} side inputs"
         if isinstance(node, GroupByKeyAndWindow | ParDo) and node.input in retracted:
@@ -221,6 +224,10 @@ def _reads(node: Node) -> str:
     return " and ".join(f"{ref.label}.{ref.tag}" for ref in node.inputs)
 
 
+def _definition(of: Source | BoundedLatenessFn) -> str:
+    return f", {of.definition()}".removesuffix(", ")
+
+
 def _line(node: Node, reads: str) -> str:
     match node:
         case Read():
@@ -229,7 +236,7 @@ def _line(node: Node, reads: str) -> str:
             return (
                 f"source {type(source).__name__}, event time {source.event_time}, "
                 f"clock {source.processing_time or 'wall'}, watermark {stable_repr(source.watermark)}"
-                f"{origins}"
+                f"{origins}{_definition(source)}"
             )
         case GroupByKeyAndWindow():
             strategy = node.strategy
@@ -246,7 +253,7 @@ def _line(node: Node, reads: str) -> str:
             window_fn = stable_repr(node.strategy.window_fn)
             return f"windows for {reads}: {window_fn}" if node.assigns else f"trigger for {reads}"
         case ParDo() if node.is_stateful:
-            definition = f", {node.fn.definition()}" if isinstance(node.fn, BoundedLatenessFn) else ""
+            definition = _definition(node.fn) if isinstance(node.fn, BoundedLatenessFn) else ""
             return f"stateful ParDo of {reads} with {node.declaration.describe()}{definition}"
         case Deduplicate():
             return f"Deduplicate of {reads} for {duration_text(node.horizon)}"
