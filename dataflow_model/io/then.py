@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, shown
 from dataflow_model.io.arguments import with_label_hints
+from dataflow_model.io.parquet.parquet_types import can_hold, fitted
 from dataflow_model.io.read import ReadRows, checked_watermark
 from dataflow_model.overriding import override
 from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _HISTORY: Final = "history"
 _LIVE: Final = "live"
+_CONVERT: Final = "pass convert= a function that makes the columns of `history` in the batches of `live`"
 _POSITIONS: Final = {_HISTORY: "position in the history", _LIVE: "position in what is live"}
 """The columns of positions, which rows do not have; their names say which source a batch is from."""
 
@@ -283,19 +285,15 @@ class ThenSource(ColumnSource):
                 f"`convert` must return a batch of Arrow with {batch.num_rows} rows, got {shown(rows)}",
                 hint="return pa.RecordBatch.from_pylist(rows, schema=…) with one row for each row, in their order",
             )
-        given = frozenset(rows.schema.names)
-        missing = [name for name in schema.names if name not in given]
-        if missing:
-            raise SourceError(
-                f"the rows of {self.live.contents} have no column {missing[0]!r}, which {self.history.contents} has",
-                hint="pass convert= a function that makes its columns",
-            )
+        misfit = _misfit(self.history, self.live, rows.schema)
+        if misfit:
+            raise SourceError(f"the rows of `live` must have the columns of `history`: {misfit}", hint=_CONVERT)
         try:
-            columns = [rows.column(field.name).cast(field.type) for field in schema]
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            columns = [fitted(rows.column(field.name), field.type) for field in schema]
+        except (pa.ArrowException, ValueError) as error:
             raise SourceError(
                 f"the rows of {self.live.contents} do not fit the columns of {self.history.contents}: {error}",
-                hint="pass convert= a function that makes its columns",
+                hint=_CONVERT,
             ) from error
         converted = pa.RecordBatch.from_arrays(columns, schema=schema)
         return converted if marks is None else converted.append_column(BAD_FIELD, marks)
@@ -324,13 +322,14 @@ class Then(ReadRows[ResultT]):
         at: the event time of the seam: of `history`, rows before it are read, and of `live` those from it on, so that
             no row is read twice where both have it. Let `live` begin early enough: rows that arrive late are there.
             `None` reads all rows of both.
-        convert: turns a batch of `live` into the columns of `history`; without it, `live` has them by name.
+        convert: turns a batch of `live` into the columns of `history`; without it, `live` has them by name, with types
+            of the same kind.
         watermark: an estimator, or how far event times may be out of order; by default, the estimator of `live`.
 
     Raises:
         InvalidType: for what is not a source of rows.
-        InvalidArgument: for a history without an end, columns of time that are not the same, or a seam without event
-            times.
+        InvalidArgument: for a history without an end, columns of time that are not the same, a seam without event
+            times, or without `convert` a `live` that lacks a column of `history` or has it as another kind of type.
 
     Example:
         >>> import dataflow_model as dm
@@ -367,6 +366,9 @@ class Then(ReadRows[ResultT]):
                     hint="name the same column in both, and pass convert= a function that makes it in `live`",
                 )
         _check_units(first, second, convert)
+        misfit = "" if convert is not None else _misfit(first, second, second.schema())
+        if misfit:
+            raise InvalidArgument(f"`live` must have the columns of `history`: {misfit}", hint=_CONVERT)
         if at is not None and not isinstance(first.event_time, str):
             raise InvalidArgument(
                 f"`at` is an event time, but the event times of `history` are in no column, got {first.event_time!r}",
@@ -388,6 +390,18 @@ class Then(ReadRows[ResultT]):
         )
         super().__init__(source, element_type=source.row_type())
         self.typed_rows = history.typed_rows if isinstance(history, ReadRows) else None
+
+
+def _misfit(history: ColumnSource, live: ColumnSource, given: pa.Schema) -> str:
+    """Return why rows of `live` with the columns `given` cannot have those of `history`; an empty text if they can."""
+    names = frozenset(given.names)
+    for field in history.schema():
+        if field.name not in names:
+            return f"the rows of {live.contents} have no column {field.name!r}, which {history.contents} has"
+        kind = given.field(field.name).type
+        if not can_hold(field.type, kind):
+            return f"column {field.name!r} of {history.contents} is {field.type}, but that of {live.contents} is {kind}"
+    return ""
 
 
 def _check_units(first: ColumnSource, second: ColumnSource, convert: Any) -> None:

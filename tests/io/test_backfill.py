@@ -252,13 +252,48 @@ def test_mistakes_are_found_when_the_source_is_made(make: Callable[[], Any], pro
 
 
 @pytest.mark.parametrize(
-    ("live", "convert", "problem"),
+    ("live", "problem"),
     [
-        ({"at": [2], "other": [1]}, None, "the rows of a table have no column 'n', which a table has"),
-        ({"at": [2], "n": ["x"]}, None, "the rows of a table do not fit the columns of a table"),
-        ({"at": [2], "n": [1]}, lambda batch: batch.slice(1), "`convert` must return a batch of Arrow with 1 rows"),
+        ({"at": [2], "other": [1]}, "the rows of a table have no column 'n', which a table has"),
+        ({"at": [2], "n": ["x"]}, "column 'n' of a table is int64, but that of a table is .*string"),
+        ({"at": pd.to_datetime([2], utc=True), "n": [1]}, "column 'at' of a table is int64, but that .* is timestamp"),
     ],
 )
-def test_live_rows_without_the_columns_of_the_history_are_an_error(live: Any, convert: Any, problem: str) -> None:
+def test_live_columns_that_are_not_those_of_the_history_are_found_when_the_source_is_made(
+    live: Any, problem: str
+) -> None:
+    live = dm.io.ReadTable(pd.DataFrame(live), event_time="at")
+    with pytest.raises(dm.InvalidArgument, match=problem + ".*\nHint: pass convert="):
+        dm.io.Then(table(at=[1], n=[1]), live)
+
+
+def test_numbers_are_not_read_as_text_because_the_history_has_text() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"column 'n' of a table is .*string, but that of a table is int64"):
+        dm.io.Then(table(at=[1], n=["x"]), table(at=[2], n=[1]))
+
+
+def test_live_numbers_of_another_width_have_the_type_of_the_history() -> None:
+    narrow = pa.table({"at": [1], "n": pa.array([1], pa.int16())})
+    with dm.Pipeline() as p:
+        history = dm.io.ReadTable(narrow, event_time="at", event_time_unit="us")
+        _ = p | dm.io.Then(history, table(at=[2, 3], n=[2, 3])) | dm.Map(lambda row: row.n) | "n" >> dm.io.Collect()
+    assert p.result is not None
+    assert numbers(p.result.collected("n")) == [1, 2, 3]
+    with pytest.raises(dm.DataflowError, match="the rows of a table do not fit the columns of a table: "):
+        run(dm.LocalRunner(), lambda p: p | dm.io.Then(history, table(at=[2], n=[2**40])) | dm.io.Collect())
+
+
+@pytest.mark.parametrize(
+    ("convert", "problem"),
+    [
+        (lambda batch: batch.slice(1), "`convert` must return a batch of Arrow with 1 rows"),
+        (lambda batch: batch.select(["at"]), "the rows of a table have no column 'n', which a table has"),
+        (
+            lambda batch: pa.record_batch({"at": batch["at"], "n": ["1"]}),
+            "column 'n' of a table is int64, but that of a table is string",
+        ),
+    ],
+)
+def test_converted_rows_without_the_columns_of_the_history_are_an_error(convert: Any, problem: str) -> None:
     with pytest.raises(dm.DataflowError, match=problem), dm.Pipeline() as p:
-        _ = p | dm.io.Then(table(at=[1], n=[1]), table(**live), convert=convert) | dm.io.Collect()
+        _ = p | dm.io.Then(table(at=[1], n=[1]), table(at=[2], n=[1]), convert=convert) | dm.io.Collect()
