@@ -17,7 +17,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, ref
 from dataflow_model.io.files.file_source import checked_time
 from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
 from dataflow_model.overriding import override
-from dataflow_model.plan.columns.element_columns import would_change
+from dataflow_model.plan.columns.element_columns import any_inside, would_change
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column
 from dataflow_model.plan.columns.time_units import TimeUnit, checked_unit
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _ORIGIN: Final = "events"
 _LIMIT: Final = 10_000
 _TRANSIENT: Final = (ConnectionError, TimeoutError)
+_ADD_ZONE: Final = "add one in the function: value.replace(tzinfo=datetime.UTC), for example"
+_CONVERT: Final = "correct the type of the column, or convert the value in the function"
 _SIGNATURE: Final = "def events(cursor, limit): return rows, next_cursor"
 
 
@@ -226,10 +228,11 @@ class EventsSource(ColumnSource):
                 try:
                     _exact_array([record.get(field.name)], field.type)
                 except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
+                    needs_zone = any_inside([record.get(field.name)], field.type, _lack_zone)
                     return SourceError(
                         f"row {number} that {self._name} returned behind the cursor {shown(cursor)} does not fit "
                         f"column {field.name!r}, which is {field.type}: {error}; the row is {shown(dict(record))}",
-                        hint="correct the type of the column, or convert the value in the function",
+                        hint=_ADD_ZONE if needs_zone else _CONVERT,
                     )
         return SourceError(f"the rows of {self._name} do not fit its columns", hint="correct `schema`")
 
@@ -271,8 +274,8 @@ def source(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     Args:
         function: takes a cursor, any JSON value, and how many rows it should return at most, and returns these rows and
             the next cursor. The rows are dicts, named tuples, instances of dataclasses or attrs classes, or a table of
-            Arrow. If it returns as many rows as that or more, it is called again at once. A run with
-            `until="drained"` calls it until it returns none.
+            Arrow. A `datetime` for a column with a time zone needs one too. If it returns as many rows as that or more,
+            it is called again at once. A run with `until="drained"` calls it until it returns none.
         schema: the names and types of the columns. They may also come from the annotation of what the function
             returns, such as `tuple[list[Event], int]` with a class `Event`; the elements are then instances of it.
         row_type: that class, in place of the annotation.
@@ -358,12 +361,22 @@ def _made(options: Mapping[str, Any], function: Any) -> Callable[..., ReadEvents
     return read
 
 
+def _lack_zone(values: list[Any], kind: pa.DataType) -> bool:
+    if not (pa.types.is_timestamp(kind) and kind.tz is not None):
+        return False
+    moments = (value for value in values if isinstance(value, dt.datetime))
+    return any(moment.tzinfo is None and moment == moment for moment in moments)  # noqa: PLR0124 - pandas' NaT is null
+
+
 def _exact_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Return values as a column.
 
     Raises:
-        ValueError: if Arrow would drop a part of one, such as the fraction of 1.5 in a column of integers.
+        ValueError: if Arrow would drop a part of one, such as the fraction of 1.5 in a column of integers, or take a
+            `datetime` without a time zone as UTC.
     """
+    if any_inside(values, kind, _lack_zone):
+        raise ValueError("an instant needs a time zone")
     checked = values
     if pa.types.is_integer(kind):  # JSON of other languages has 3.0 for 3
         checked = [value for value in values if not (isinstance(value, float) and value.is_integer())]

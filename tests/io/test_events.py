@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import attrs
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -219,6 +220,38 @@ def test_a_value_that_its_column_would_cut_is_an_error(kind: pa.DataType, value:
     ],
 )
 def test_a_value_that_its_column_holds_exactly_is_read(kind: pa.DataType, value: Any, expected: Any) -> None:
+    schema = pa.schema({"at": pa.timestamp("us", "UTC"), "value": kind})
+    assert [row.value for row in read(of([{"at": AT, "value": value}], schema=schema))] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.timestamp("us", "UTC"), AT.replace(tzinfo=None)),
+        (pa.timestamp("s", "Europe/Berlin"), AT.replace(tzinfo=None)),
+        (pa.timestamp("ns", "UTC"), pd.Timestamp(AT).tz_localize(None)),
+        (pa.list_(pa.timestamp("us", "UTC")), [AT, AT.replace(tzinfo=None)]),
+        (pa.struct({"seen": pa.timestamp("us", "UTC")}), {"seen": AT.replace(tzinfo=None)}),
+    ],
+)
+def test_a_datetime_without_a_zone_is_not_taken_as_utc(kind: pa.DataType, value: Any) -> None:
+    schema = pa.schema({"at": pa.timestamp("us", "UTC"), "value": kind})
+    rows = [{"at": AT, "value": None}, {"at": AT, "value": value}]
+    problem = r"row 1 that several .* does not fit column 'value', .*: an instant needs a time zone; the row is {'at'"
+    with pytest.raises(dm.DataflowError, match=problem + r".*\n.*add one in the function: value\.replace\(tzinfo"):
+        read(of(rows, schema=schema))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (pa.timestamp("us"), AT.replace(tzinfo=None), AT.replace(tzinfo=None)),
+        (pa.timestamp("us", "UTC"), AT.astimezone(dt.timezone(dt.timedelta(hours=2))), AT),
+    ],
+)
+def test_instants_in_a_column_without_a_zone_and_those_of_other_zones_are_read(
+    kind: pa.DataType, value: Any, expected: Any
+) -> None:
     schema = pa.schema({"at": pa.timestamp("us", "UTC"), "value": kind})
     assert [row.value for row in read(of([{"at": AT, "value": value}], schema=schema))] == [expected]
 

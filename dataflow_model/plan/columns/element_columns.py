@@ -19,7 +19,7 @@ from dataflow_model.plan.columns.nested import leaves, with_leaves
 from dataflow_model.time import Duration, Instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 BATCH_BYTES: Final = 2**26
 """About how many bytes of values become one batch: Arrow's text and bytes end at 2 GiB an array."""
@@ -350,16 +350,30 @@ def would_change(values: list[Any], kind: pa.DataType) -> bool:
         >>> would_change([1.5], pa.int64()), would_change(["a"], pa.int64())
         (True, False)
     """
+    return any_inside(values, kind, _would_change)
+
+
+def any_inside(values: list[Any], kind: pa.DataType, test: Callable[[list[Any], pa.DataType], bool]) -> bool:
+    """Return whether a test of values and their type is true of the values, or of those inside them.
+
+    Example:
+        >>> any_inside([[1], [2, 3]], pa.list_(pa.int64()), lambda values, kind: 3 in values)
+        True
+    """
     if _is_list(kind):
-        return any(would_change(value, kind.value_type) for value in values if isinstance(value, list))
+        return any(any_inside([*value], kind.value_type, test) for value in values if isinstance(value, list | tuple))
     if pa.types.is_map(kind):
         pairs = [pair for value in values if isinstance(value, list) for pair in value]
         keys, items = [key for key, _ in pairs], [item for _, item in pairs]
-        return would_change(keys, kind.key_type) or would_change(items, kind.item_type)
+        return any_inside(keys, kind.key_type, test) or any_inside(items, kind.item_type, test)
     if pa.types.is_struct(kind):
         records = [value for value in values if isinstance(value, dict)]
         fields = (kind.field(index) for index in range(kind.num_fields))
-        return any(would_change([record.get(field.name) for record in records], field.type) for field in fields)
+        return any(any_inside([record.get(field.name) for record in records], field.type, test) for field in fields)
+    return test(values, kind)
+
+
+def _would_change(values: list[Any], kind: pa.DataType) -> bool:
     kinds = set(map(type, values))
     if (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)) and kind.unit != "ns" and are_foreign(kinds):
         return any(map(has_nanoseconds, values))
