@@ -83,8 +83,13 @@ def test_the_counts_of_what_would_be_lost_are_those_of_the_open_windows(tmp_path
 
 
 def test_state_that_would_be_lost_is_rejected_before_anything_is_written(old: Path, rows: Path, tmp_path: Path) -> None:
-    with pytest.raises(dm.CheckpointMismatch, match=r"'counts' is gone.*lost: .* open windows with .* elements"):
+    with pytest.raises(
+        dm.CheckpointMismatch, match=r"'counts' is gone.*lost: .* open windows with .* elements"
+    ) as raised:
         dm.upgrade(old, tmp_path / "new", pipeline=pipeline(plain(rows)))
+    first, *_, last = str(raised.value).splitlines()
+    assert first == f"this pipeline would lose state of the run in {str(old)!r}:"
+    assert last.split() == ["dataflow-model", "upgrade", str(old), str(tmp_path / "new"), "--drop", "counts"]
     assert not list(tmp_path.glob("*new*"))
     done = dm.upgrade(old, tmp_path / "new", pipeline=pipeline(plain(rows)), drop=["counts"])
     assert {fate.label: fate.outcome.value for fate in done.fates}["counts"] == "dropped"
@@ -92,9 +97,7 @@ def test_state_that_would_be_lost_is_rejected_before_anything_is_written(old: Pa
 
 
 def test_a_pipeline_that_cannot_go_on_from_there_is_rejected_too(old: Path, rows: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        dm.CheckpointMismatch, match="with new labels that this pipeline does not have: 'sums' to 'totals'"
-    ):
+    with pytest.raises(dm.CheckpointMismatch, match=r"^the upgrade of .* has new labels .*: 'sums' to 'totals'"):
         dm.upgrade(old, pipeline=pipeline(plain(rows)), rename={"sums": "totals"})
 
 

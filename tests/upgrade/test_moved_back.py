@@ -163,7 +163,7 @@ def test_a_watermark_that_makes_no_sense_is_rejected(stopped: Stepped, tmp_path:
     with pytest.raises(SystemExit):
         main(["upgrade", str(stopped.checkpoint), str(tmp_path / "new"), "--watermark", "rows"])
     dm.upgrade(stopped.checkpoint, tmp_path / "new", watermarks={"rows": "2013-01-01T00:00Z"})
-    with pytest.raises(dm.CheckpointMismatch, match="with a watermark for 'rows', which this pipeline does not read"):
+    with pytest.raises(dm.CheckpointMismatch, match="moves the watermark of 'rows', which this pipeline does not read"):
         Stepped(sums(tmp_path / "rows", CAREFUL, label="others"), tmp_path / "new").steps()
 
 

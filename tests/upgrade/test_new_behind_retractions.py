@@ -63,9 +63,7 @@ def upgraded(tmp_path: Path, after: Build, *, before: Build | None = None, drop:
 def test_a_new_grouping_that_would_subtract_values_it_never_added_is_rejected(
     tmp_path: Path, *, shuffled: bool
 ) -> None:
-    with pytest.raises(
-        dm.CheckpointMismatch, match=r"(?s)'result' would start empty in .*, behind 'sums'.*--drop sums"
-    ):
+    with pytest.raises(dm.CheckpointMismatch, match=r"(?s)'result' would start empty, behind 'sums'.*--drop sums"):
         upgraded(tmp_path, chained(tmp_path / "in", "Sum", shuffled=shuffled))
 
 

@@ -140,7 +140,7 @@ def test_renames_that_are_no_mapping_of_texts_are_rejected(rename: Any, rows: Pa
 def test_a_new_label_that_the_pipeline_does_not_have_is_rejected_when_it_starts(rows: Path, tmp_path: Path) -> None:
     old = Run(plain(rows), tmp_path / "old", rows=61).steps(2)
     with pytest.raises(
-        dm.CheckpointMismatch, match="with new labels that this pipeline does not have: 'sums' to 'totals'"
+        dm.CheckpointMismatch, match="has new labels that this pipeline does not have: 'sums' to 'totals'"
     ):
         old.upgraded(plain(rows), 2, rename={"sums": "totals"})
 

@@ -149,7 +149,7 @@ class Checkpoint:
         checkpoint = cls(pathlib.Path(path).absolute(), RunRecord.of(staged, shards), host)
         check_present(checkpoint.common_part, read_progress(checkpoint.common_part).get(WRITTEN, ()))
         if before is None:
-            checkpoint.record = adopt(path, checkpoint.common_part, staged, checkpoint.record) or checkpoint.record
+            checkpoint.record = adopt(checkpoint.common_part, staged, checkpoint.record) or checkpoint.record
             checkpoint._write(path)
             return checkpoint
         check_written(checkpoint.requests)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import shlex
 from typing import TYPE_CHECKING
@@ -36,41 +37,42 @@ def seed_in(common_part: str) -> pathlib.Path:
     return pathlib.Path(common_part, "seed")
 
 
-def upgrade_command(old: str, drop: Iterable[str] = (), rename: Mapping[str, str] | None = None) -> str:
+def upgrade_command(
+    old: str, drop: Iterable[str] = (), rename: Mapping[str, str] | None = None, new: str | None = None
+) -> str:
     """Return the command that upgrades a checkpoint.
 
     Args:
         old: the checkpoint.
         drop: the transforms whose state may be lost, by their old labels.
         rename: new labels by the old ones.
+        new: the new checkpoint; `None` for one beside the old one that does not exist yet.
 
     Example:
         >>> upgrade_command("checkpoints/delays", ["the sums"], {"rows": "flights"})
         "dataflow-model upgrade checkpoints/delays checkpoints/delays-2 --rename rows=flights --drop 'the sums'"
     """
-    number = 2
-    while pathlib.Path(f"{old}-{number}").exists():
-        number += 1
-    words = ["dataflow-model", "upgrade", old, f"{old}-{number}"]
-    for label, new in (rename or {}).items():
-        words += ["--rename", f"{label}={new}"]
+    if new is None:
+        new = next(f"{old}-{number}" for number in itertools.count(2) if not pathlib.Path(f"{old}-{number}").exists())
+    words = ["dataflow-model", "upgrade", old, new]
+    for label, renamed in (rename or {}).items():
+        words += ["--rename", f"{label}={renamed}"]
     for label in drop:
         words += ["--drop", label]
     return shlex.join(words)
 
 
-def _again(manifest: Manifest, drop: Iterable[str]) -> str:
+def _again(manifest: Manifest, drop: Iterable[str], target: str | None) -> str:
     """Return the command that upgrades the old checkpoint again, with other state to drop, by its new labels."""
     old = {new: label for label, new in manifest.labels.items()}
-    return upgrade_command(manifest.old, [old.get(label, label) for label in drop], manifest.renamed)
+    return upgrade_command(manifest.old, [old.get(label, label) for label in drop], manifest.renamed, target)
 
 
-def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) -> RunRecord | None:
+def adopt(common_part: str, staged: StagedPlan, record: RunRecord) -> RunRecord | None:
     """Return the record of a run that starts from a seed; `None` if there is no seed.
 
     Args:
-        path: the checkpoint, as the user has named it.
-        common_part: the part of it that is the same for all hosts.
+        common_part: the part of the checkpoint that is the same for all hosts.
         staged: the new run's plan.
         record: the record of a run that starts without state.
 
@@ -87,10 +89,10 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
     requests = pathlib.Path(common_part, "requests")
     check_written(requests)
     check_signals(requests, manifest.offset.signalled)
-    fates = judged(path, manifest, staged, record)
+    fates = judged(manifest, staged, record)
     lost = [fate for fate in fates if fate.outcome is Outcome.LOST]
     if lost:
-        raise losing(path, manifest, lost)
+        raise losing(manifest, lost)
     renewed = {fate.label for fate in fates if fate.outcome is Outcome.CHANGED}
     fits = renewed | _unchanged(manifest, record)
     sources = {node.label for node in staged.sources}
@@ -112,47 +114,47 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
     return adopted.with_marks(manifest.marks)
 
 
-def judged(path: str, manifest: Manifest, staged: StagedPlan, record: RunRecord) -> list[Fate]:
+def judged(manifest: Manifest, staged: StagedPlan, record: RunRecord, target: str | None = None) -> list[Fate]:
     """Return what becomes of the state of each transform.
 
     Args:
-        path: the new checkpoint.
-        manifest: what was carried over to it.
+        manifest: what was carried over, or would be.
         staged: the new run's plan.
         record: the record of a run that starts without state.
+        target: the new checkpoint that the user has named, if nothing has been copied to it yet.
 
     Raises:
         CheckpointMismatch: for a pipeline that cannot go on from there, whatever is dropped.
     """
-    _check_renamed(path, manifest, record)
-    _check_scripts(path, manifest, staged)
-    _check_watermarks(path, manifest, staged)
+    _check_renamed(manifest, record)
+    _check_scripts(manifest, staged)
+    _check_watermarks(manifest, staged)
     fates = fates_of(manifest, record)
     if not any(fate.outcome is Outcome.LOST for fate in fates):
         changed = {fate.label for fate in fates if fate.outcome is Outcome.CHANGED}
-        _check_retractions(path, manifest, staged, changed | _unchanged(manifest, record))
+        _check_retractions(manifest, staged, changed | _unchanged(manifest, record), target)
     return fates
 
 
-def losing(path: str, manifest: Manifest, lost: Collection[Fate]) -> CheckpointMismatch:
+def losing(manifest: Manifest, lost: Collection[Fate], target: str | None = None) -> CheckpointMismatch:
     """Return the error for state that would be lost without the user's consent.
 
     Args:
-        path: the new checkpoint.
-        manifest: what was carried over to it.
+        manifest: what was carried over, or would be.
         lost: what becomes of that state.
+        target: the new checkpoint that the user has named, if nothing has been copied to it yet.
     """
     return CheckpointMismatch(
-        f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
+        f"this pipeline would lose state of the run in {manifest.old!r}:\n  "
         + "\n  ".join(f"{fate.label!r} {fate.change}; lost: {fate.holds}" for fate in lost),
         hint="keep their labels and definitions; or upgrade again, and name new labels with --rename OLD=NEW, and the "
-        "state to discard with --drop:\n  " + command_again(manifest, lost),
+        "state to discard with --drop:\n  " + command_again(manifest, lost, target),
     )
 
 
-def command_again(manifest: Manifest, lost: Iterable[Fate]) -> str:
+def command_again(manifest: Manifest, lost: Iterable[Fate], target: str | None = None) -> str:
     """Return the command that upgrades the old checkpoint again and drops more state."""
-    return _again(manifest, [*manifest.drop, *(fate.label for fate in lost)])
+    return _again(manifest, [*manifest.drop, *(fate.label for fate in lost)], target)
 
 
 def _unchanged(manifest: Manifest, record: RunRecord) -> set[str]:
@@ -176,7 +178,7 @@ def _columns(
     }
 
 
-def _check_retractions(path: str, manifest: Manifest, staged: StagedPlan, fits: Collection[str]) -> None:
+def _check_retractions(manifest: Manifest, staged: StagedPlan, fits: Collection[str], target: str | None) -> None:
     """Reject a grouping that starts empty, and would subtract values that it has never had.
 
     A combiner that cannot subtract keeps its inputs, so that such a grouping knows which of them it has had.
@@ -194,10 +196,10 @@ def _check_retractions(path: str, manifest: Manifest, staged: StagedPlan, fits: 
             if goes_on:
                 drop = [*manifest.drop, *(label for label in origins if label in fits)]
                 raise CheckpointMismatch(
-                    f"{node.label!r} would start empty in {path!r}, behind {goes_on[0]!r}, which goes on and retracts "
+                    f"{node.label!r} would start empty, behind {goes_on[0]!r}, which goes on and retracts "
                     f"what it has emitted before: {node.label!r} would subtract values that it has never had",
                     hint="keep its label and definition; or put it behind a retracting grouping of its own, with a new "
-                    "label; or upgrade again, so that both start empty:\n  " + _again(manifest, drop),
+                    "label; or upgrade again, so that both start empty:\n  " + _again(manifest, drop, target),
                 )
 
 
@@ -213,18 +215,18 @@ def _retracting(label: str, staged: StagedPlan) -> set[str]:
     return retracting
 
 
-def _check_renamed(path: str, manifest: Manifest, record: RunRecord) -> None:
+def _check_renamed(manifest: Manifest, record: RunRecord) -> None:
     """Reject new labels that the pipeline does not have."""
     unknown = {old: new for old, new in manifest.labels.items() if new not in record.fingerprint}
     if unknown:
         pairs = ", ".join(f"{old!r} to {new!r}" for old, new in unknown.items())
         raise CheckpointMismatch(
-            f"{path!r} was upgraded from {manifest.old!r} with new labels that this pipeline does not have: {pairs}",
+            f"the upgrade of {manifest.old!r} has new labels that this pipeline does not have: {pairs}",
             hint="give the transforms these labels, or upgrade again with the labels that they have",
         )
 
 
-def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
+def _check_scripts(manifest: Manifest, staged: StagedPlan) -> None:
     """Reject scripts that differ from before, since the steps of all scripts form one sequence."""
     before = {
         label for label, line in manifest.fingerprint.items() if line.startswith(f"source {ScriptSource.__name__},")
@@ -233,20 +235,20 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
     others = {node.label for node in staged.sources} - set(manifest.offset.begun)
     if before != scripts or (scripts and others):
         raise CheckpointMismatch(
-            f"{path!r} was upgraded from a run with the scripts {sorted(before)}; a script's steps are numbered "
+            f"the run in {manifest.old!r} had the scripts {sorted(before)}; a script's steps are numbered "
             "together with those of all sources, so no source may be added or removed, got "
             f"{sorted(scripts | others)}",
             hint="start the new pipeline with a new checkpoint",
         )
 
 
-def _check_watermarks(path: str, manifest: Manifest, staged: StagedPlan) -> None:
+def _check_watermarks(manifest: Manifest, staged: StagedPlan) -> None:
     """Reject a watermark for a source that the pipeline does not read."""
     gone = sorted(manifest.watermarks.keys() - {node.label for node in staged.sources})
     if gone:
         raise CheckpointMismatch(
-            f"{path!r} was upgraded from {manifest.old!r} with a watermark for {', '.join(map(repr, gone))}, which "
-            "this pipeline does not read",
+            f"the upgrade of {manifest.old!r} moves the watermark of {', '.join(map(repr, gone))}, which this pipeline "
+            "does not read",
             hint="give the source its old label, or upgrade again without a watermark for it",
         )
 

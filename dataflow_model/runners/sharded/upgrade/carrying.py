@@ -130,12 +130,12 @@ def carry_over(
     wishes = Wishes(drop, Renames.among(list(record.fingerprint), rename), moved)
     if target is None:
         manifest = write_seed(stopped.shards(batch, record), before, None, record, batch, offset, wishes)
-        return _summary(old, manifest, wishes, plan, may_lose=True)
+        return _summary(None, manifest, wishes, plan)
     try:
         make_folder(target.parent)
         with working_folder(target) as fresh:
             manifest = write_seed(stopped.shards(batch, record), before, fresh, record, batch, offset, wishes)
-            summary = _summary(str(new), manifest, wishes, plan, may_lose=False)
+            summary = _summary(str(new), manifest, wishes, plan)
             sync_all(fresh)
             fresh.replace(target)
         sync_to_disk(target.parent)
@@ -156,16 +156,16 @@ def _target(old: str, before: pathlib.Path, new: str) -> pathlib.Path:
     return target
 
 
-def _summary(path: str, manifest: Manifest, wishes: Wishes, plan: Plan | None, *, may_lose: bool) -> Upgraded:
-    """Return the summary; raise if a pipeline would lose state without the user's consent, unless `may_lose`."""
+def _summary(target: str | None, manifest: Manifest, wishes: Wishes, plan: Plan | None) -> Upgraded:
+    """Return the summary; raise if a pipeline would lose state without the user's consent, if there is a target."""
     renames, command = wishes.renames, ""
     fates: tuple[Fate, ...] = ()
     if plan is not None:
         staged = cut_into_stages(plan, changing_sides(plan))
-        fates = tuple(judged(path, manifest, staged, RunRecord.of(staged, manifest.shards)))
+        fates = tuple(judged(manifest, staged, RunRecord.of(staged, manifest.shards), target))
         lost = [fate for fate in fates if fate.outcome is Outcome.LOST]
-        if lost and not may_lose:
-            raise losing(path, manifest, lost)
+        if lost and target is not None:
+            raise losing(manifest, lost, target)
         command = command_again(manifest, lost) if lost else ""
     rows = {label: manifest.offset.of_source(label).rows_read for label in manifest.offset.begun}
     return Upgraded(
