@@ -28,6 +28,7 @@ from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.plan.endpoints.wrapped import Listed
 from dataflow_model.plan.watermarks.estimators import ARRIVAL, check_estimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
+from dataflow_model.transforms.pipelines.ptransform import MAKES_TRANSFORM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -42,6 +43,7 @@ _LIMIT: Final = 10_000
 _TRANSIENT: Final = (ConnectionError, TimeoutError)
 _ADD_ZONE: Final = "add one in the function: value.replace(tzinfo=datetime.UTC), for example"
 _CONVERT: Final = "correct the type of the column, or convert the value in the function"
+_OF_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SIGNATURE: Final = "def events(cursor, limit): return rows, next_cursor"
 
 
@@ -163,7 +165,9 @@ class EventsSource(ColumnSource):
             )
         rows, following = returned
         try:
-            stored = json.loads(json.dumps(following, allow_nan=False))
+            text = json.dumps(following, allow_nan=False)
+            _check_keys(following)  # after it, which rejects a value that contains itself
+            stored = json.loads(text)
         except (TypeError, ValueError) as error:
             raise SourceError(
                 f"the next cursor of {self._name} must be a JSON value, got {shown(following)}: {error}",
@@ -269,7 +273,7 @@ def source(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     The function is called with `None` first, and then with the cursor that it returned last, from the process that
     plans micro-batches; it is never called twice with a cursor whose rows have been kept. Its rows are written to the
     checkpoint before they count, so each takes effect exactly once although the function may answer differently when
-    it is asked again. Call the result, with further arguments of the function, for the transform.
+    it is asked again. Call the result for the transform, with further arguments of the function by name.
 
     Args:
         function: takes a cursor, any JSON value, and how many rows it should return at most, and returns these rows and
@@ -292,7 +296,7 @@ def source(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
         retry_for: how long it may fail in this way before the run does.
 
     Raises:
-        InvalidType: for what is no function, is `async`, or has unknown types of rows.
+        InvalidType: for what is no function, is `async`, or has unknown types of rows, and for arguments by position.
         InvalidArgument: for a limit that is not positive, a negative duration, a time column that does not exist, or
             arguments that the function does not take.
 
@@ -330,7 +334,15 @@ def _made(options: Mapping[str, Any], function: Any) -> Callable[..., ReadEvents
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def read(**arguments: Any) -> ReadEvents:
+    def read(*given: Any, **arguments: Any) -> ReadEvents:
+        if given:
+            names = [name for name, each in signature.parameters.items() if each.kind not in _OF_ANY_NUMBER][2:]
+            written = ", ".join(f"{name}={shown(value)}" for name, value in zip(names, given, strict=False))
+            raise InvalidType(
+                f"{function.__name__} takes arguments by name alone, since a run passes the cursor and the limit, got "
+                f"{', '.join(map(shown, given))}",
+                hint=f"write {function.__name__}({written})",
+            )
         try:
             signature.bind(None, made.limit, **arguments)
         except TypeError as error:
@@ -358,7 +370,20 @@ def _made(options: Mapping[str, Any], function: Any) -> Callable[..., ReadEvents
         transform.typed_rows = typed_rows
         return transform
 
+    vars(read)[MAKES_TRANSFORM] = True
     return read
+
+
+def _check_keys(cursor: Any) -> None:
+    """Raise `TypeError` for a key that JSON would turn into text."""
+    if isinstance(cursor, dict):
+        others = [key for key in cursor if not isinstance(key, str)]
+        if others:
+            raise TypeError(f"the key {others[0]!r} is not text")
+        cursor = [*cursor.values()]
+    if isinstance(cursor, list | tuple):
+        for value in cursor:
+            _check_keys(value)
 
 
 def _lack_zone(values: list[Any], kind: pa.DataType) -> bool:

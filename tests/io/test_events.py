@@ -269,12 +269,16 @@ def forever(returned: Callable[[Any], Any], folder: Path) -> None:
     [
         (lambda _: ([], object()), "the next cursor of unending must be a JSON value, got <object object"),
         (lambda _: ([], float("nan")), "the next cursor of unending must be a JSON value, got nan"),
+        (
+            lambda _: ([], {"pages": [{1: 2}]}),
+            "the next cursor of unending must be a JSON value, got {'pages': [{1: 2}]}: the key 1 is not text",
+        ),
         (lambda _: [], r"unending must return rows and the next cursor, got \[\]"),
         (lambda _: ([{"at": AT}], None), "unending returned 1 rows with the next cursor None, which is the beginning"),
     ],
 )
 def test_an_answer_without_a_cursor_is_an_error(tmp_path: Path, returned: Callable[[Any], Any], problem: str) -> None:
-    with pytest.raises(dm.DataflowError, match=re.escape(problem) if "[" not in problem else problem) as raised:
+    with pytest.raises(dm.DataflowError, match=re.escape(problem) if "\\[" not in problem else problem) as raised:
         forever(returned, tmp_path)
     assert "Hint: " in str(raised.value)
 
@@ -311,6 +315,27 @@ def test_mistakes_are_found_when_the_source_is_made(make: Callable[[], Any], pro
 
     with pytest.raises(dm.DataflowError, match=problem):
         make()(nothing)()
+
+
+@dm.io.source(schema=SCHEMA, event_time="at", bounded=True)
+def departures(cursor: Any, limit: int, airport: str) -> Any:
+    """Return nothing from an airport."""
+    assert airport
+    return [], None
+
+
+def test_arguments_of_a_source_by_position_are_an_error_that_names_them() -> None:
+    with pytest.raises(
+        dm.InvalidType, match=r"departures takes arguments by name .*, got 'JFK'\n.*departures\(airport='JFK'\)$"
+    ):
+        departures("JFK")
+    assert read(departures(airport="JFK")) == []
+
+
+def test_a_source_that_is_applied_without_a_call_is_an_error_that_says_so() -> None:
+    wrong: Any = departures
+    with pytest.raises(dm.InvalidType, match=r"applies only transforms, .*\nHint: call it: departures\(…\)$"):
+        _ = dm.Pipeline() | wrong
 
 
 def test_a_function_is_called_without_a_pause_while_it_returns_full_pages(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from dataflow_model.transforms.drawing.svg import Drawing, drawn
 from dataflow_model.transforms.pipelines import ptransform
 from dataflow_model.transforms.pipelines.options import as_option
 from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PBegin, PCollection
-from dataflow_model.transforms.pipelines.ptransform import PTransform, written
+from dataflow_model.transforms.pipelines.ptransform import MAKES_TRANSFORM, PTransform, written
 from dataflow_model.triggers import Trigger
 from dataflow_model.windowing import WindowFn
 
@@ -395,8 +395,8 @@ def _way_out(given: object) -> str:
             return "wrap it: dm.Window.into(…)"
         case Trigger():
             return "wrap it: dm.Window.trigger(…)"
-        case FunctionType() | MethodType() if _is_own_method(given):
-            return f"call it: {given.__qualname__}(…)"
+        case FunctionType() | MethodType() if _is_own_method(given) or hasattr(given, MAKES_TRANSFORM):
+            return f"call it: {given.__qualname__.rpartition('<locals>.')[2]}(…)"
         case _ if callable(given):
             return f"wrap it: dm.Map({name})"
         case list() | tuple() | dict() | set():

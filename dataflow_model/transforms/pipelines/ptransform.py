@@ -20,6 +20,8 @@ _PREFIXES: Final = (
     ("dataflow_model.", "dm."),
 )
 """The prefix with which users write the names of a module."""
+MAKES_TRANSFORM: Final = "makes_transform"
+"""The attribute of a function that returns a transform, so that the error for one that was not called says so."""
 _FORMS: Final = {"PerKey": "per_key", "PerElement": "per_element"}
 _NO_TYPES: Final = (str, bytes, int, float, list, tuple, dict, set)
 _apply_to_several: list[Callable[[Any, PTransform], Any]] = []
