@@ -80,9 +80,9 @@ _INSTANTS: Final = {
 }
 
 _IN_MODULES: Final = {
-    "io": "Changes Collect ColumnSource ForeachBundle GenerateSequence Origin OriginPosition PeriodicImpulse ReadCsv "
-    "ReadDataFrame ReadJson ReadKafka ReadParquet ReadTable ReadText Then ToDataFrame WriteCsv WriteJson WriteKafka "
-    "WriteParquet WriteTable WriteText schema_from_type source",
+    "io": "Changes Collect ColumnSource ForeachBundle GenerateSequence Origin OriginPosition PeriodicImpulse ReadAgain "
+    "ReadCsv ReadDataFrame ReadJson ReadKafka ReadParquet ReadTable ReadText Then ToDataFrame WriteCsv WriteJson "
+    "WriteKafka WriteParquet WriteTable WriteText schema_from_type source",
     "testing": "CrashPoint LawBroken ManualClock TestStream assert_panes assert_that check_combine_fn check_trigger "
     "check_vectorized check_window_fn equal_to panes_of prove run_script",
 }
