@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.io.sinks import file_sinks, file_writer
+from dataflow_model.io.sinks import cast_columns, file_sinks, file_writer
 from dataflow_model.io.sinks.element_rows import fit_batches
 from dataflow_model.io.sinks.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
 from dataflow_model.plan.columns import element_columns as shapes
@@ -60,6 +60,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
 
     monkeypatch.setattr(shapes, "BATCH_BYTES", 100)
     monkeypatch.setattr(file_writer, "BATCH_BYTES", 100)
+    monkeypatch.setattr(cast_columns, "BATCH_BYTES", 100)
     monkeypatch.setattr(file_writer.FileSinkWriter, "_add", noted)
     return batches
 

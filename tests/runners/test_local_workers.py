@@ -21,6 +21,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import SinkError
 from dataflow_model.plan.logical.runner import RunnerState
+from dataflow_model.runners.local.workers import fork_server
 from dataflow_model.runners.local.workers.failures import WorkerTraceback, pack_error, unpack_error
 from dataflow_model.testing import TestStream
 from tests.support.inputs import write_history
@@ -545,3 +546,13 @@ def test_an_error_that_is_its_own_cause_is_sent_once() -> None:
     error = ValueError("again")
     error.__cause__ = error
     assert repr(unpack_error(pack_error(error))) == "ValueError('again')"
+
+
+def test_a_child_that_ends_late_does_not_wake_the_server_of_forks_by_a_closed_socket() -> None:
+    handler = signal.getsignal(signal.SIGCHLD)
+    try:
+        with fork_server._ended_children():
+            pass
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        signal.signal(signal.SIGCHLD, handler)

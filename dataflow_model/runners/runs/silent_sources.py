@@ -85,8 +85,9 @@ def awaited_sources(plan: Plan) -> Mapping[str, list[str]]:
         sources[node.label] = list(read)
         has_changing_side = isinstance(node, ParDo) and node.has_side_among(changing)
         is_stateful = isinstance(node, ParDo) and node.is_stateful
-        waits = isinstance(node, ParDo) and any(
-            timer.domain is TimeDomain.EVENT_TIME for timer in node.declaration.timers.values()
+        waits = isinstance(node, ParDo) and (
+            node.declaration.joins
+            or any(timer.domain is TimeDomain.EVENT_TIME for timer in node.declaration.timers.values())
         )
         ends = not plan.strategy(node.inputs[0]).window_fn.is_global
         if has_changing_side or waits or (ends and (is_stateful or isinstance(node, GroupByKeyAndWindow))):

@@ -207,7 +207,10 @@ def _ended_children() -> Iterator[socket.socket]:
         wakeup.setblocking(False)
         signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        yield ended
+        try:
+            yield ended
+        finally:
+            signal.set_wakeup_fd(-1)  # a child may end after the socket is closed
 
 
 def _send_statuses(statuses: dict[int, Connection]) -> None:
