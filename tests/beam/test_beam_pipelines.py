@@ -127,17 +127,22 @@ EACH_ONCE = {
 }
 
 
+def runner_of(host: str, folder: Path, request: pytest.FixtureRequest) -> Any:
+    """Return the runner of a host."""
+    hosts: dict[str, Callable[[], Any]] = {
+        "bounded": LocalRunner,
+        "workers": lambda: LocalRunner(workers=2),
+        "stream": lambda: LocalRunner(checkpoint=folder / "checkpoint"),
+        "spark": lambda: SparkRunner(request.getfixturevalue("spark")),
+    }
+    return hosts[host]()
+
+
 @pytest.mark.parametrize("host", ["bounded", "workers", "stream", "spark"])
 def test_what_functions_count_in_any_process_counts_once(
     host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    hosts: dict[str, Callable[[], Any]] = {
-        "bounded": LocalRunner,
-        "workers": lambda: LocalRunner(workers=2),
-        "stream": lambda: LocalRunner(checkpoint=tmp_path / "checkpoint"),
-        "spark": lambda: SparkRunner(request.getfixturevalue("spark")),
-    }
-    pipeline = beam.Pipeline(runner=hosts[host]())
+    pipeline = beam.Pipeline(runner=runner_of(host, tmp_path, request))
     observed_words(pipeline)
     result = pipeline.run()
     result.wait_until_finish()
@@ -267,13 +272,7 @@ def test_bundle_finalization_is_rejected_where_a_bundle_may_be_processed_again(t
 def test_an_input_that_may_never_end_is_rejected_before_anything_runs(
     host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    hosts: dict[str, Callable[[], Any]] = {
-        "bounded": LocalRunner,
-        "workers": lambda: LocalRunner(workers=2),
-        "stream": lambda: LocalRunner(checkpoint=tmp_path / "checkpoint"),
-        "spark": lambda: SparkRunner(request.getfixturevalue("spark")),
-    }
-    pipeline = beam.Pipeline(runner=hosts[host]())
+    pipeline = beam.Pipeline(runner=runner_of(host, tmp_path, request))
     _ = pipeline | "ticks" >> PeriodicImpulse(fire_interval=1) | beam.Map(lambda _: (tmp_path / "ran").touch())
     with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'ticks/GenSequence.*may never end.*Hint"):
         pipeline.run()

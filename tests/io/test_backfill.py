@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -17,6 +14,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import CrashPoint
 from tests.support.backfilling import COLUMNS, EACH, LAST, SEAM, Log, build, merged, write_history
+from tests.support.faults.killed_jobs import collected_after_kills
 from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import difference, run, seen, streaming
 from tests.support.runners.local_streams import Stepped
@@ -145,22 +143,14 @@ def test_the_log_is_listed_once_the_files_have_been_read_and_is_followed_then(fo
     assert numbers(stream.collected("n")) == EACH
 
 
-def run_job(folder: Path, point: str, micro_batch: int, mark: Path, replays: str) -> Any:
-    command = [sys.executable, "-m", "tests.support.backfilling", str(folder), point, str(micro_batch), str(mark)]
-    return subprocess.run([*command, replays], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("replays", ["replays", "arrives"])
 @pytest.mark.parametrize("points", [CrashPoint.POINTS[2::4], pytest.param(CrashPoint.POINTS, marks=pytest.mark.slow)])
 def test_a_stream_that_is_killed_around_the_seam_reads_each_row_once(
     folder: Path, points: tuple[str, ...], replays: str
 ) -> None:
-    for number, point in enumerate(points, 3):  # the seam is in the sixth micro-batch
-        killed = run_job(folder, point, number, folder / point, replays)
-        assert (folder / point).exists(), killed.stderr
-    finished = run_job(folder, "", 0, folder / "none", replays)
-    assert finished.returncode == 0, finished.stderr
-    assert sorted(json.loads((folder / "collected.json").read_text())) == EACH
+    # The seam is in the sixth micro-batch.
+    collected = collected_after_kills("tests.support.backfilling", folder, points, replays, first=3)
+    assert sorted(collected) == EACH
 
 
 @dm.io.source(schema=pa.schema({"at": pa.int64(), "n": pa.int64()}), event_time="at", limit=7)

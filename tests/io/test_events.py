@@ -6,10 +6,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import decimal
-import json
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import attrs
@@ -20,8 +17,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.testing import CrashPoint
 from tests.support.asking import EVENTS, build, events, several_events
+from tests.support.faults.killed_jobs import collected_after_kills
 from tests.support.pipelines import run, start, streaming
-from tests.support.settings import REPOSITORY
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -62,19 +59,9 @@ def test_spark_reads_each_event_once(spark: SparkSession, tmp_path: Path, mode: 
     check_each_event_once(run(runner, lambda p: build(p, read(folder=str(tmp_path)))))
 
 
-def run_job(folder: Path, point: str, micro_batch: int, mark: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.support.asking", str(folder), point, str(micro_batch), str(mark)]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("points", [CrashPoint.POINTS[::3], pytest.param(CrashPoint.POINTS, marks=pytest.mark.slow)])
 def test_a_killed_stream_reads_each_event_once(tmp_path: Path, points: tuple[str, ...]) -> None:
-    for number, point in enumerate(points):
-        killed = run_job(tmp_path, point, number, tmp_path / point)
-        assert (tmp_path / point).exists(), killed.stderr
-    finished = run_job(tmp_path, "", 0, tmp_path / "none")
-    assert finished.returncode == 0, finished.stderr
-    check_collected(json.loads((tmp_path / "collected.json").read_text()))
+    check_collected(collected_after_kills("tests.support.asking", tmp_path, points))
 
 
 @pytest.mark.parametrize(

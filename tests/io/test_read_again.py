@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,11 +18,11 @@ from hypothesis import given
 import dataflow_model as dm
 from dataflow_model.testing import CrashPoint, ManualClock
 from tests.support import reading_again
+from tests.support.faults.killed_jobs import collected_after_kills
 from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import run, start, streaming
 from tests.support.reading_again import check_looked_up
 from tests.support.runners.local_streams import Stepped, put_rows
-from tests.support.settings import REPOSITORY
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -305,19 +302,9 @@ def test_a_stream_on_spark_reads_the_table_again(tmp_path: Path, spark: SparkSes
     assert sorted(record.value for record in result.collected("out")) == [(0, dict(FIRST)), (1, dict(SECOND))]
 
 
-def run_job(folder: Path, point: str, micro_batch: int, mark: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.support.reading_again", str(folder), point, str(micro_batch), str(mark)]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("points", [CrashPoint.POINTS[::3], pytest.param(CrashPoint.POINTS, marks=pytest.mark.slow)])
 def test_elements_of_a_killed_stream_see_one_reading_each(tmp_path: Path, points: tuple[str, ...]) -> None:
-    for number, point in enumerate(points):
-        killed = run_job(tmp_path, point, number, tmp_path / point)
-        assert (tmp_path / point).exists(), killed.stderr
-    finished = run_job(tmp_path, "", 0, tmp_path / "none")
-    assert finished.returncode == 0, finished.stderr
-    check_looked_up(json.loads((tmp_path / "collected.json").read_text()))
+    check_looked_up(collected_after_kills("tests.support.reading_again", tmp_path, points))
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ class RowReader:
         *,
         listed: int = 0,
         first: int = 0,
-        most: int | None = None,
+        most: int = sys.maxsize,
     ) -> Iterator[PartRead]:
         """Read rows `[start, stop)` of an origin batch by batch.
 
@@ -231,8 +231,7 @@ class RowReader:
             start: the first row.
             stop: the row after the last; `None` reads to the end.
             listed: the number of rows that the origin had when it was listed, if it is read to the end.
-            most: the number of rows in a batch at most, and of its outputs if a row has as many as those before it;
-                `None` for the batches of the source.
+            most: the number of rows in a batch at most, and of its outputs if a row has as many as those before it.
             first: the position of its first row, if positions have gaps.
         """
         source = _columns_of(read)
@@ -250,7 +249,7 @@ class RowReader:
             yield PartRead(0, start - first, unread)
             return
         row = start
-        parts = batches if most is None else self._in_parts(batches, most)
+        parts = self._in_parts(batches, most)
         for part in read_rows(read, source, observer, parts, start, stop, base=0, wall=self._clock):
             rows = part.rows
             orders: Any = RowOrders.of_origin(name, rows.positions)
@@ -259,7 +258,7 @@ class RowReader:
             outputs = self._gather(self._through(read.label, MAIN, bundle))
             if read.dead_letters is not None and part.letters:
                 outputs += self._gather(self._through(read.label, read.dead_letters, part.letters))
-            self._outputs_per_row = max(-(-outputs // max(part.count, 1)), 1)
+            self._note_outputs(outputs, part.count)
             yield PartRead(part.count, part.stop - first, observer.seen())
             row = part.stop
         if stop is None and source.is_users and row < listed:
@@ -293,7 +292,7 @@ class RowReader:
                     if has_instants:
                         numbers = numbers_of[tag][event_numbers(self._staged, cut, arrived.orders)]
                     outputs += self._gather({cut: arrived}, numbers)
-                self._outputs_per_row = max(-(-outputs // count), 1)
+                self._note_outputs(outputs, count)
                 yield
                 start += count
 
@@ -331,6 +330,10 @@ class RowReader:
                 count += len(bundle)
         self.held += count
         return count
+
+    def _note_outputs(self, outputs: int, rows: int) -> None:
+        """Note how many outputs some rows have had."""
+        self._outputs_per_row = max(-(-outputs // max(rows, 1)), 1)
 
     def _part(self, most: int) -> int:
         """Return how many rows are run at once, so that they probably have `most` outputs at most."""

@@ -1,0 +1,38 @@
+"""Programs that are killed at one crash point after another."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tests.support.settings import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def collected_after_kills(module: str, folder: Path, points: Sequence[str], *arguments: str, first: int = 0) -> Any:
+    """Kill a program once at each crash point, each time a micro-batch later, let it end, and return what it collected.
+
+    Args:
+        module: the program. It takes the folder, a crash point or nothing, the number of a micro-batch, a file that it
+            makes when it is there, and further arguments, and writes `collected.json` in the end.
+        folder: its folder.
+        points: the crash points.
+        arguments: the further arguments.
+        first: the micro-batch of the first kill.
+    """
+
+    def ran(point: str, micro_batch: int, mark: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", module, str(folder), point, str(micro_batch), str(folder / mark), *arguments]
+        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+    for number, point in enumerate(points, first):
+        killed = ran(point, number, point)
+        assert (folder / point).exists(), killed.stderr
+    finished = ran("", 0, "none")
+    assert finished.returncode == 0, finished.stderr
+    return json.loads((folder / "collected.json").read_text())
