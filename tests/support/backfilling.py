@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from dataflow_model.testing import CrashPoint
+from tests.support.faults.killed_jobs import killed_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,11 +126,7 @@ def build(p: dm.Pipeline, read: Any) -> None:
 
 def main(folder: Path, point: str, micro_batch: int, mark: str, replays: str) -> None:
     """Run the job to its end, and kill it at a point of a micro-batch if no process has been killed there."""
-    crash: Any = contextlib.nullcontext()
-    if point:
-        crash = CrashPoint(point, micro_batch)
-        crash._mark = Path(mark)
-    with crash:
+    with killed_at(point, micro_batch, mark):
         p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=folder / "checkpoint", max_rows_per_batch=12))
         build(p, merged(folder, replays=replays == "replays"))
         result: Any = p.run(until="drained")

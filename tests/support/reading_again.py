@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 import sys
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dataflow_model as dm
-from dataflow_model.testing import CrashPoint
 from tests.support.asking import EVENTS, events
+from tests.support.faults.killed_jobs import killed_at
 
 __all__ = ["build", "check_looked_up"]
 
@@ -63,11 +62,7 @@ def check_looked_up(collected: dict[str, Any]) -> None:
 
 def main(folder: str, point: str, micro_batch: int, mark: str) -> None:
     """Run the job to its end, and kill it at a point of a micro-batch if no process has been killed there."""
-    crash: Any = contextlib.nullcontext()
-    if point:
-        crash = CrashPoint(point, micro_batch)
-        crash._mark = Path(mark)
-    with crash:
+    with killed_at(point, micro_batch, mark):
         p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=f"{folder}/checkpoint", max_rows_per_batch=7))
         build(p, folder)
         result: Any = p.run(until="drained")

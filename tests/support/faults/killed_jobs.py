@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.testing import CrashPoint
 from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+
+def killed_at(point: str, micro_batch: int, mark: str) -> contextlib.AbstractContextManager[Any]:
+    """Return what kills this program at a point of a micro-batch, unless the mark says that one has been killed there.
+
+    Args:
+        point: the crash point; `""` for none.
+        micro_batch: the number of the micro-batch.
+        mark: the file that is made when the program is there.
+    """
+    if not point:
+        return contextlib.nullcontext()
+    crash = CrashPoint(point, micro_batch)
+    crash._mark = Path(mark)
+    return crash
 
 
 def collected_after_kills(module: str, folder: Path, points: Sequence[str], *arguments: str, first: int = 0) -> Any:
