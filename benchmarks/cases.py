@@ -220,7 +220,7 @@ BENCHMARKS: Final = {
             "orders joined with payments within 15 minutes, Polars",
             "interval_join",
             "polars_join",
-            20,
+            60,
             needs="polars",
         ),
         _local(
