@@ -14,8 +14,8 @@ from dataflow_model.errors import UserCodeError
 from dataflow_model.plan.columns.record_columns import values_of_records
 from dataflow_model.plan.endpoints.sinks import Sink, SinkWriter
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.local.bounded import writing
 from dataflow_model.runners.local.bounded.result import LocalResult
+from dataflow_model.runners.sharded.outputs import task_output
 from tests.support.laws.held_rows import HeldRows
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class _Writer(SinkWriter):
 @pytest.fixture(autouse=True)
 def _small_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     NOTES.clear()
-    monkeypatch.setattr(writing, "_AT_ONCE", 4)
+    monkeypatch.setattr(task_output, "_AT_ONCE", 4)
 
 
 def finished(write: Any, function: Callable[[Any], Any]) -> LocalResult:

@@ -21,7 +21,6 @@ from dataflow_model.metrics.collecting import collecting
 from dataflow_model.runners.engine.functions.garbage import collect_rarely
 from dataflow_model.runners.engine.functions.user_code import exits_reported
 from dataflow_model.runners.engine.lifted.allocation import keep_freed_memory
-from dataflow_model.runners.local.bounded.writing import write_task
 from dataflow_model.runners.local.workers.exchange import Exchange
 from dataflow_model.runners.local.workers.failures import pack_error
 from dataflow_model.runners.local.workers.messages import (
@@ -37,7 +36,7 @@ from dataflow_model.runners.local.workers.messages import (
     send,
 )
 from dataflow_model.runners.local.workers.shard_run import ShardRun
-from dataflow_model.runners.sharded.tasks.unpicklable import unpicklable_element
+from dataflow_model.runners.sharded.outputs.task_output import write_task
 from dataflow_model.values.main_classes import stand_in_for_main
 from dataflow_model.values.pickles import load
 
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
-    from dataflow_model.plan.logical.nodes import Write
-    from dataflow_model.runners.engine.collections.sink_records import JoinedRecords
     from dataflow_model.runners.sharded.tasks.program import PackedProgram
 
 _END_SECONDS: Final = 2.0
@@ -112,22 +109,9 @@ def run_assignment(
         for sink in program.staged.sinks:
             written = records.pop(sink.label)
             if len(written):
-                messages[sink.label] = _written(sink, program.run_id, str(assignment.number), written)
+                task_id = str(assignment.number)
+                messages[sink.label] = write_task(sink.label, sink.sink, program.run_id, task_id, written)
     return Done(run.progress(), messages)
-
-
-def _written(node: Write, run_id: str, task_id: str, records: JoinedRecords) -> bytes:
-    """Write the records of one worker, and return the message for the parent, with the records if the sink keeps them.
-
-    Raises:
-        InvalidType: if one of them is to be kept and cannot be pickled.
-    """
-    try:
-        return write_task(node, run_id, task_id, records)
-    except BaseException as error:
-        if not node.sink.keeps_records:
-            raise
-        raise unpicklable_element(node.label, (record.value for record in records), error) from error
 
 
 def _settle(assignment: Assignment) -> None:

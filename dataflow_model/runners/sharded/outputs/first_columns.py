@@ -15,9 +15,9 @@ from dataflow_model.errors import LOG
 from dataflow_model.plan.columns.element_columns import MISSING, columns_of_values
 from dataflow_model.plan.columns.record_columns import records_of_kept, values_of_records
 from dataflow_model.plan.endpoints.message_sinks import MessageWriter
-from dataflow_model.runners.runs.removing import remove_all
 from dataflow_model.runners.sharded.checkpoint.durable import file_name
 from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, read_part, write_part
+from dataflow_model.runners.sharded.outputs.task_output import write_task
 from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def with_first_columns(
     records = records_of_kept(map(load, filter(None, rows)))
     if not records:
         return sink, others
-    message = _write(sink, label, commit_id, records)
+    message = write_task(label, sink, commit_id, _TASK, records)
     if columns is None:
         columns = sink.columns_in(message)
         if columns is not None:
@@ -84,16 +84,6 @@ class _RowsWriter(MessageWriter):
 
     def close(self) -> bytes:
         return _ROWS + super().close()
-
-
-def _write(sink: Sink, label: str, commit_id: str, records: Sequence[Record]) -> bytes:
-    writer = sink.open(commit_id, _TASK)
-    try:
-        writer.write(records)
-        return writer.close()
-    except BaseException:
-        remove_all([(label, writer.abort)])
-        raise
 
 
 def _warn_of_nulls(label: str, records: Sequence[Record]) -> None:

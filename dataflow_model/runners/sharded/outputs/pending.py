@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from typing import TYPE_CHECKING, Self
 
@@ -10,13 +11,11 @@ import attrs
 from dataflow_model.metrics.collecting import collecting, count_received
 from dataflow_model.plan.logical.nodes import Write
 from dataflow_model.runners.engine.collections.sink_records import records_of
-from dataflow_model.runners.engine.functions.user_code import exits_reported
-from dataflow_model.runners.runs.removing import remove_all
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.outputs.commit_ids import commit_id
 from dataflow_model.runners.sharded.outputs.first_columns import open_writer
-from dataflow_model.runners.sharded.tasks.rows import Kind, PackedBundle, PackedPanes, Row, unpacked
-from dataflow_model.runners.sharded.tasks.unpicklable import unpicklable_element
+from dataflow_model.runners.sharded.outputs.task_output import TaskOutput
+from dataflow_model.runners.sharded.tasks.rows import Kind, PackedBundle, Row, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.sources.observing import Observations
     from dataflow_model.runners.sharded.feed.planning import Control
     from dataflow_model.runners.sharded.tasks.program import Program
+    from dataflow_model.runners.sharded.tasks.rows import PackedPanes
     from dataflow_model.runners.sharded.tasks.task import Task
     from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics
 
@@ -67,7 +67,7 @@ class PendingWriter:
     task: Task
     part: str = ""
     _name: str = attrs.field(init=False, factory=lambda: uuid.uuid4().hex[:12])
-    _writers: dict[str, SinkWriter] = attrs.field(init=False, factory=dict)
+    _outputs: dict[str, TaskOutput] = attrs.field(init=False, factory=dict)
     _weak: set[str] = attrs.field(init=False, factory=set)
 
     def __enter__(self) -> Self:
@@ -77,31 +77,22 @@ class PendingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            remove_all((label, writer.abort) for label, writer in self._writers.items())
+            for output in self._outputs.values():
+                output.abort()
 
     def write(self, label: str, records: Sequence[Record]) -> None:
         """Write records for a sink."""
         count_received(label, len(records))
-        with exits_reported(label):
-            self._writer(label).write(records)
-
-    def write_panes(self, packed: PackedPanes) -> None:
-        """Write panes in columns, if the sink takes columns."""
-        records = packed.records()
-        count_received(packed.cut, len(records))
-        with exits_reported(packed.cut):
-            writer = self._writer(packed.cut)
-            if writer.takes_columns:
-                writer.write_columns(records.panes.columns(panes=self._sink(packed.cut).panes))
-            else:
-                writer.write(records)
+        if label not in self._outputs:
+            self._outputs[label] = TaskOutput(label, self._sink(label), functools.partial(self._opened, label))
+        self._outputs[label].write(records)
 
     def close(self) -> Pending:
         """Finish writing, publish weak productions, and return the sinks' messages."""
         if self._weak:
             check_newest(self._program.directory, self._program.fence)
-        messages = {label: self._close(label) for label in self._writers if label not in self._weak}
-        return Pending(messages, {label: self._close(label) for label in sorted(self._weak)})
+        messages = {label: output.close() for label, output in self._outputs.items() if label not in self._weak}
+        return Pending(messages, {label: self._outputs[label].close() for label in sorted(self._weak)})
 
     def finish(self) -> Iterator[Row]:
         """Finish as `close` does, and yield a row for the commit, unless nothing was written."""
@@ -109,28 +100,15 @@ class PendingWriter:
         if pending != Pending():
             yield self.task.row_for_commit(Kind.PENDING, pending)
 
-    def _close(self, label: str) -> bytes:
-        writer = self._writers[label]
-        with exits_reported(label):
-            try:
-                return writer.close()
-            except BaseException as error:
-                if not writer.kept:
-                    raise
-                raise unpicklable_element(label, [record.value for record in writer.kept], error) from error
-
-    def _writer(self, label: str) -> SinkWriter:
-        if label not in self._writers:
-            program, sink = self._program, self._sink(label)
-            commit = commit_id(program, self.task.micro_batch)
-            if sink.awaits_columns and program.fence is not None:
-                self._writers[label] = open_writer(sink, label, program.common, commit, self._name)
-                return self._writers[label]
-            weak = fenced(sink, program).open_weak(commit, self.part) if program.weak and self.part else None
-            if weak is not None:
-                self._weak.add(label)
-            self._writers[label] = sink.open(commit, self._name) if weak is None else weak
-        return self._writers[label]
+    def _opened(self, label: str) -> SinkWriter:
+        program, sink = self._program, self._sink(label)
+        commit = commit_id(program, self.task.micro_batch)
+        if sink.awaits_columns and program.fence is not None:
+            return open_writer(sink, label, program.common, commit, self._name)
+        weak = fenced(sink, program).open_weak(commit, self.part) if program.weak and self.part else None
+        if weak is not None:
+            self._weak.add(label)
+        return sink.open(commit, self._name) if weak is None else weak
 
     def _sink(self, label: str) -> Sink:
         node = self._program.staged.plan[label]
@@ -159,7 +137,8 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
                     packed: PackedBundle = unpacked(row.payload)
                     writer.write(packed.cut, records_of(packed.bundle, packed.instants()))
                 case Kind.PANES:
-                    writer.write_panes(unpacked(row.payload))
+                    panes: PackedPanes = unpacked(row.payload)
+                    writer.write(panes.cut, panes.records())
                 case Kind.CONTROL:
                     pending.control = unpacked(row.payload)
                 case Kind.SEEN:

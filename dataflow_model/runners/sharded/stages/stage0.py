@@ -23,6 +23,7 @@ from dataflow_model.runners.engine.lanes.bundle import Bundle
 from dataflow_model.runners.engine.lanes.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.lanes.order import name_of_origin
 from dataflow_model.runners.engine.lanes.order_lanes import InstantLane, RowOrders
+from dataflow_model.runners.engine.lanes.pane_tables import PaneRecords
 from dataflow_model.runners.engine.lanes.uniform import uniform
 from dataflow_model.runners.engine.lanes.value_lanes import Pairs, RowValues, in_columns
 from dataflow_model.runners.engine.lifted.chunks import chunk_partials
@@ -301,7 +302,7 @@ def pack_panes(task: Task, stage: StageShard, instants: Sequence[At], writer: Pe
         for index, panes in tables:
             at = instants[index]
             if writer is not None and kept is None:
-                writer.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
+                writer.write(cut, PaneRecords(panes, at, passed))
                 continue
             table = task.packed_table(panes.table)
             packed = PackedPanes(cut, at, passed, panes.produced, panes.trigger, table)
