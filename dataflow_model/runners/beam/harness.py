@@ -24,7 +24,9 @@ from apache_beam.runners import common
 from apache_beam.runners.worker import bundle_processor, operation_specs, operations, sideinputs, statesampler
 from apache_beam.transforms import core
 from apache_beam.utils import counters, proto_utils
+from apache_beam.utils.windowed_value import create
 
+from dataflow_model.runners.beam.assigning import WINDOW_INTO, assigner_of
 from dataflow_model.runners.beam.counted import note
 
 if TYPE_CHECKING:
@@ -94,6 +96,32 @@ class SideReader:
                 by_key.setdefault(encode(key), (key, []))[1].append(value)
             known = self._by_key[(*side, window)] = pairs, by_key
         return known[1]
+
+
+class _WindowInto(operations.Operation):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Assigns windows; as Beam's does, it processes an element once for each window that it was in.
+
+    Args:
+        assign: returns the windows for an event time.
+        more: what operations of Beam's are made with.
+    """
+
+    def __init__(self, assign: Callable[[int], tuple[Any, ...]], *more: Any) -> None:
+        super().__init__(*more)
+        self._assign = assign
+
+    def setup(self, data_sampler: Any = None) -> None:
+        """Set it up."""
+        super().setup(data_sampler)
+        [receiver] = self.receivers
+        self._receive = receiver.receive
+
+    def process(self, element: Any) -> None:
+        """Pass an element on, in its windows; it has no pane any more."""
+        micros = element.timestamp_micros
+        windows = self._assign(micros)
+        for _ in element.windows:
+            self._receive(create(element.value, micros, windows))
 
 
 class Operations:
@@ -219,8 +247,12 @@ class Operations:
                 receivers[tag] = [self._operation(reader) for reader in self._readers[pcoll]]
                 if pcoll in self.buffers:
                     receivers[tag].append(self._sink(pcoll))
-            create = self._stateful if name == self._spec.stateful else self._factory.create_operation
-            self._operations[name] = create(name, receivers)
+            make = self._factory.create_operation
+            if name == self._spec.stateful:
+                make = self._stateful
+            elif transform.spec.urn == WINDOW_INTO:
+                make = self._window_into
+            self._operations[name] = make(name, receivers)
         return self._operations[name]
 
     def _sink(self, pcoll: str) -> Any:
@@ -231,6 +263,21 @@ class Operations:
         sink = operations.InMemoryWriteOperation(common.NameContext("sink"), spec, self._counters, self._sampler)
         self._sinks.append(sink)
         return sink
+
+    def _window_into(self, name: str, receivers: Mapping[str, list[Any]]) -> Any:
+        """Return the operation of a transform that assigns fixed, sliding or global windows."""
+        transform, factory = self._descriptor.transforms[name], self._factory
+        strategy = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.WindowingStrategy)
+        assign = assigner_of(core.Windowing.from_runner_api(strategy, factory.context).windowfn)
+        assert assign is not None  # noqa: S101 - others keep Beam's operation
+        operation = _WindowInto(
+            assign,
+            common.NameContext(transform.unique_name, name),
+            operation_specs.WorkerFlatten(None, [factory.get_only_output_coder(transform)]),
+            self._counters,
+            self._sampler,
+        )
+        return factory.augment_oldstyle_op(operation, transform.unique_name, receivers)
 
     def _stateful(self, name: str, receivers: Mapping[str, list[Any]]) -> Any:
         """Return the operation of the stateful transform, whose state and timers are the engine's."""

@@ -31,6 +31,12 @@ class DataflowModelOptions(PipelineOptions):  # type: ignore[misc] # Beam ships 
             "--dm_workers", type=int, default=1, help="the number of processes of a LocalRunner without a checkpoint"
         )
         parser.add_argument(
+            "--dm_without_override",
+            action="append",
+            default=[],
+            help="the name of an override, such as WindowInto: Beam's own transform runs in its place; may be repeated",
+        )
+        parser.add_argument(
             "--dm_spark_master",
             default=None,
             help="the master of a SparkRunner, such as spark://host:7077, or sc://host with Spark Connect; by default "

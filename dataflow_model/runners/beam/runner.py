@@ -15,6 +15,7 @@ from apache_beam.transforms import environments
 from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
+from dataflow_model.runners.beam.overrides import all_but, apply_to
 from dataflow_model.runners.beam.requirements import check, check_windows
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
@@ -69,7 +70,9 @@ class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that 
             UnsupportedOnRunner: before anything runs, for a part that this runner cannot run.
         """
         host = self._host(options.view_as(DataflowModelOptions))
+        ours = all_but(options.view_as(DataflowModelOptions).dm_without_override)
         check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat, is_drain=self._is_drain)
+        apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, run, is_drain=self._is_drain)
         if host.follows_data:
