@@ -34,6 +34,7 @@ HOSTS: Final = {
     "workers": "two workers",
     "stream": "stream in process",
     "spark": "Spark batch",
+    "spark-stream": "Spark stream",
     "baseline": "Beam's `FnApiRunner`",
 }
 SUITES: Final = {
@@ -51,8 +52,9 @@ SUITES: Final = {
     "pipeline": "pipeline_test.py",
 }
 _BEGIN, _END = "<!-- outcomes of Beam's suites -->", "<!-- end of the outcomes -->"
+_TIMEOUTS: Final = {"spark": 300, "spark-stream": 300}
 _TIMEOUT: Final = 100
-"""After how many seconds a test counts as failed."""
+"""After how many seconds a test counts as failed, on some hosts and on the others."""
 
 
 def run(suite: str, host: str) -> list[dict[str, Any]]:
@@ -64,7 +66,8 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
         outcomes = Path(folder, "outcomes")
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.beam.suite_plugin",
-            "-W", "ignore", f"--timeout={_TIMEOUT}", "-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib",
+            "-W", "ignore", f"--timeout={_TIMEOUTS.get(host, _TIMEOUT)}",
+            "-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib",
             str(_path(suite, Path(spec.origin).parent)),
         ]  # fmt: skip
         variables = {"BEAM_HOST": host, "BEAM_OUTCOMES": str(outcomes), "PYTHONPATH": str(REPOSITORY)}

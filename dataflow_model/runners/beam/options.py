@@ -24,8 +24,8 @@ class DataflowModelOptions(PipelineOptions):  # type: ignore[misc] # Beam ships 
         parser.add_argument(
             "--dm_checkpoint",
             default=None,
-            help="a directory in which the state of a stream is kept between starts; without it, a run ends with its "
-            "input",
+            help="a directory in which the state of a stream is kept between starts, which a SparkRunner needs for a "
+            "stream; without it, a run ends with its input",
         )
         parser.add_argument(
             "--dm_workers", type=int, default=1, help="the number of processes of a LocalRunner without a checkpoint"

@@ -64,6 +64,35 @@ def check(pipeline: Any, *, has_clock: bool, may_repeat: bool, is_drain: bool) -
                 raise _endless(transform.unique_name)
 
 
+def check_bounded(pipeline: Any, *, is_streaming: bool) -> None:
+    """Check that a pipeline can be run as a batch job, which has no checkpoint.
+
+    Args:
+        pipeline: Beam's description of it.
+        is_streaming: whether the option `--streaming` asks for a stream.
+
+    Raises:
+        UnsupportedOnRunner: with the label of a transform with an unbounded output.
+    """
+    components = pipeline.components
+    unbounded = [
+        transform.unique_name
+        for transform in components.transforms.values()
+        if not transform.subtransforms
+        and any(
+            components.pcollections[pcoll].is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED
+            for pcoll in transform.outputs.values()
+        )
+    ]
+    if unbounded or is_streaming:
+        reason = f"{min(unbounded)!r} has an unbounded output" if unbounded else "--streaming asks for a stream"
+        raise UnsupportedOnRunner(
+            f"{reason}, and a stream on Spark needs a checkpoint, got none",
+            hint="pass --dm_checkpoint=DIRECTORY, or SparkRunner(checkpoint=…): a directory of its own that the driver "
+            "and the executors can reach",
+        )
+
+
 def check_windows(plan: Plan) -> None:
     """Check that no window function may put an element into a window that has ended, in which it would be dropped.
 

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import environments
 
@@ -16,12 +18,13 @@ from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to
-from dataflow_model.runners.beam.requirements import check, check_windows
+from dataflow_model.runners.beam.requirements import check, check_bounded, check_windows
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
@@ -33,14 +36,14 @@ class _Host:
     """What runs a plan.
 
     Attributes:
-        runner: its runner.
+        runner: creates its runner, once nothing is rejected.
         has_clock: whether it has a clock that advances, by which timers in processing time fire.
         may_repeat: whether it may process a bundle again that has ended.
         is_here: whether functions run in this process.
-        follows_data: whether windows end while the input is read, though it is bounded.
+        follows_data: whether it is a job on Spark, whose input has to end, and whose windows end while it is read.
     """
 
-    runner: Runner
+    runner: Callable[[], Runner]
     has_clock: bool
     may_repeat: bool
     is_here: bool
@@ -72,13 +75,15 @@ class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that 
         host = self._host(options.view_as(DataflowModelOptions))
         ours = all_but(options.view_as(DataflowModelOptions).dm_without_override)
         check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat, is_drain=self._is_drain)
+        if host.follows_data:
+            check_bounded(pipeline, is_streaming=bool(options.view_as(StandardOptions).streaming))
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, run, is_drain=self._is_drain)
         if host.follows_data:
             check_windows(plan)
         running.begin(run)
-        return BeamResult(host.runner.run(plan), run, is_here=host.is_here)
+        return BeamResult(host.runner().run(plan), run, is_here=host.is_here)
 
     def _host(self, options: Any) -> _Host:
         """Return what runs the plan."""
@@ -114,17 +119,22 @@ class LocalRunner(_Runner):
     def _host(self, options: Any) -> _Host:
         checkpoint = options.dm_checkpoint if self._checkpoint is None else self._checkpoint
         workers = options.dm_workers if self._workers is None else self._workers
-        runner = OurLocalRunner(checkpoint=checkpoint, workers=workers)
+        runner = functools.partial(OurLocalRunner, checkpoint=checkpoint, workers=workers)
         is_stream = checkpoint is not None
         return _Host(runner, has_clock=is_stream, may_repeat=is_stream, is_here=workers == 1)
 
 
 class SparkRunner(_Runner):
-    """Run a pipeline of Beam's as a batch job on Spark, without a job server.
+    """Run a pipeline of Beam's on Spark, without a job server: as a batch job, or with a checkpoint as a stream.
+
+    On the command line, `--dm_checkpoint` and `--dm_spark_master` replace the arguments; see `DataflowModelOptions`.
 
     Args:
         spark: the Spark session; by default one on the master that `--dm_spark_master` names or, without any, the one
             that `spark-submit` provides, or one in this process.
+        checkpoint: a directory that the driver and the executors can reach, in which the state of a stream is kept
+            between starts. A run that is started again continues where it stopped. A pipeline with an unbounded
+            collection, or with the option `--streaming`, needs one.
         is_drain: whether restrictions of splittable functions are truncated, as in a pipeline that is drained.
 
     Example:
@@ -134,13 +144,26 @@ class SparkRunner(_Runner):
         ...     _ = p | beam.Create([("a", 1), ("a", 3)]) | beam.CombinePerKey(sum) | beam.io.WriteToText("sums")
     """
 
-    def __init__(self, spark: SparkSession | None = None, *, is_drain: bool = False) -> None:
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        is_drain: bool = False,
+    ) -> None:
         super().__init__(is_drain=is_drain)
-        self._spark = spark
+        self._spark, self._checkpoint = spark, checkpoint
 
     def _host(self, options: Any) -> _Host:
+        checkpoint = options.dm_checkpoint if self._checkpoint is None else self._checkpoint
+        runner = functools.partial(self._runner, checkpoint, options.dm_spark_master)
+        if checkpoint is None:
+            return _Host(runner, has_clock=False, may_repeat=True, is_here=False, follows_data=True)
+        return _Host(runner, has_clock=True, may_repeat=True, is_here=False)
+
+    def _runner(self, checkpoint: Any, master: str | None) -> Runner:
         from dataflow_model.runners.spark import SparkRunner as OurSparkRunner
         from dataflow_model.runners.spark.deployment.session import session_at
 
-        spark = session_at("beam", options.dm_spark_master) if self._spark is None else self._spark
-        return _Host(OurSparkRunner(spark), has_clock=False, may_repeat=True, is_here=False, follows_data=True)
+        spark = session_at("beam", master) if self._spark is None else self._spark
+        return OurSparkRunner(spark, "batch" if checkpoint is None else "streaming", checkpoint=checkpoint)

@@ -35,6 +35,13 @@ class _InStream(LocalRunner):
         super().__init__(checkpoint=checkpoint, is_drain=is_drain)
 
 
+class _InStreamOnSpark(SparkRunner):
+    """Runs each pipeline as a stream on Spark, with a checkpoint of its own."""
+
+    def __init__(self, *, is_drain: bool = False) -> None:
+        super().__init__(checkpoint=pathlib.Path(tempfile.mkdtemp(), "checkpoint"), is_drain=is_drain)
+
+
 class _OnTwoWorkers(LocalRunner):
     def __init__(self, *, is_drain: bool = False) -> None:
         super().__init__(workers=2, is_drain=is_drain)
@@ -45,6 +52,7 @@ HOSTS: Final[Mapping[str, Callable[..., Any]]] = {
     "workers": _OnTwoWorkers,
     "stream": _InStream,
     "spark": SparkRunner,
+    "spark-stream": _InStreamOnSpark,
     "baseline": FnApiRunner,
 }
 _COUNT: Final = [0]

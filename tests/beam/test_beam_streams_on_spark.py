@@ -1,0 +1,178 @@
+"""Pipelines of Beam's as streams on Spark."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+
+pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream as BeamTestStream
+from apache_beam.transforms import trigger, window
+from apache_beam.transforms.userstate import BagStateSpec, TimeDomain, TimerSpec, on_timer
+
+from dataflow_model.beam import SparkRunner
+from tests.support.beam.programs import PROGRAMS, answers, side_inputs_by_window, state_and_timers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.spark]  # Beam's own
+
+QUICK = (side_inputs_by_window, state_and_timers)
+COUNTED = beam.metrics.Metrics.counter("lines", "noted")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, marks=[pytest.mark.slow] * (program not in QUICK), id=program.__name__)
+        for program in PROGRAMS
+    ],
+)
+def test_a_program_gives_the_answers_of_beams_own_runner(program: Any, tmp_path: Path, spark: Any) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "beams").mkdir()
+    ours = answers(program, SparkRunner(spark, checkpoint=tmp_path / "checkpoint"), tmp_path / "ours")
+    assert ours == answers(program, FnApiRunner(), tmp_path / "beams")
+
+
+class Delayed(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Emits the values of a key 5 s after the first one, by the clock, and at the end of its window."""
+
+    VALUES = BagStateSpec("values", beam.coders.VarIntCoder())
+    SOON = TimerSpec("soon", TimeDomain.REAL_TIME)
+    END = TimerSpec("end", TimeDomain.WATERMARK)
+
+    def process(
+        self,
+        pair: Any,
+        values: Any = beam.DoFn.StateParam(VALUES),
+        soon: Any = beam.DoFn.TimerParam(SOON),
+        end: Any = beam.DoFn.TimerParam(END),
+        of: Any = beam.DoFn.WindowParam,
+    ) -> None:
+        if not list(values.read()):
+            soon.set(window.Timestamp(5))
+        values.add(pair[1])
+        end.set(of.end)
+
+    @on_timer(SOON)  # type: ignore[untyped-decorator]
+    def at_soon(self, key: Any = beam.DoFn.KeyParam, values: Any = beam.DoFn.StateParam(VALUES)) -> Any:
+        yield f"soon {key} {sorted(values.read())}"
+
+    @on_timer(END)  # type: ignore[untyped-decorator]
+    def at_end(self, key: Any = beam.DoFn.KeyParam, values: Any = beam.DoFn.StateParam(VALUES)) -> Any:
+        yield f"end {key} {sorted(values.read())}"
+
+
+def timed(value: int, at: int) -> Any:
+    return window.TimestampedValue(("k", value), at)
+
+
+def scripted(pipeline: Any, notes: Path) -> None:
+    """Add a script with early and late panes, and state with timers in both domains, whose outputs are noted."""
+
+    def note(line: str) -> None:
+        COUNTED.inc()
+        with notes.open("a") as file:
+            file.write(f"{line}\n")
+
+    script = (
+        BeamTestStream()
+        .add_elements([timed(1, 1)])
+        .add_elements([timed(2, 2)])
+        .advance_processing_time(6)
+        .add_elements([timed(4, 3)])
+        .advance_watermark_to(10)
+        .add_elements([timed(8, 4)])
+        .advance_watermark_to_infinity()
+    )
+    into = beam.WindowInto(
+        window.FixedWindows(10),
+        trigger=trigger.AfterWatermark(early=trigger.AfterCount(2), late=trigger.AfterCount(1)),
+        accumulation_mode=trigger.AccumulationMode.ACCUMULATING,
+        allowed_lateness=100,
+    )
+    pairs = pipeline | script | into
+    sums = pairs | beam.CombinePerKey(sum) | "pane" >> beam.Map(_shown)
+    delayed = pairs | beam.ParDo(Delayed())
+    _ = (sums, delayed) | beam.Flatten() | beam.Map(note)
+
+
+def _shown(pair: Any, pane: Any = beam.DoFn.PaneInfoParam) -> str:
+    return f"sum {pair[1]} {pane.index}"
+
+
+NOTED = ["end k [1, 2, 4, 8]", "end k [1, 2, 4]", "soon k [1, 2]", "sum 15 2", "sum 3 0", "sum 7 1"]
+
+
+def counted(result: Any) -> list[int]:
+    return [counter.committed for counter in result.metrics().query()["counters"]]
+
+
+def test_a_script_with_panes_state_and_timers_in_both_domains_repeats_nothing_when_it_is_started_again(
+    tmp_path: Path, spark: Any
+) -> None:
+    for _ in range(2):
+        runner = SparkRunner(spark)
+        options = PipelineOptions(["--streaming", f"--dm_checkpoint={tmp_path / 'checkpoint'}"])
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        scripted(pipeline, tmp_path / "notes")
+        result = pipeline.run()
+        assert result.wait_until_finish() == "DONE"
+        assert sorted((tmp_path / "notes").read_text().splitlines()) == NOTED
+        assert counted(result) == [len(NOTED)]
+
+
+def test_a_stream_that_is_cancelled_continues_when_it_is_started_again(tmp_path: Path, spark: Any) -> None:
+    def run() -> Any:
+        pipeline = beam.Pipeline(runner=SparkRunner(spark, checkpoint=tmp_path / "checkpoint"))
+        scripted(pipeline, tmp_path / "notes")
+        return pipeline.run()
+
+    result = run()
+    assert result.wait_until_finish(1) == "RUNNING"
+    assert result.cancel() == "CANCELLED"
+    result = run()
+    assert result.wait_until_finish() == "DONE"
+    assert counted(result) == [len(NOTED)]
+    assert set((tmp_path / "notes").read_text().splitlines()) == set(NOTED)
+
+
+@pytest.mark.parametrize("is_unbounded", [False, True])
+def test_a_stream_without_a_checkpoint_is_rejected_before_spark_is_used(is_unbounded: bool) -> None:
+    pipeline = beam.Pipeline(runner=SparkRunner(), options=PipelineOptions([] if is_unbounded else ["--streaming"]))
+    _ = pipeline | ("ticks" >> BeamTestStream().advance_watermark_to_infinity() if is_unbounded else beam.Create([1]))
+    reason = "'ticks' has an unbounded output" if is_unbounded else "--streaming asks for a stream"
+    with pytest.raises(dm.UnsupportedOnRunner, match=rf"(?s){reason}.*got none.*Hint: pass --dm_checkpoint"):
+        pipeline.run()
+
+
+def test_a_window_function_of_the_programs_own_may_assign_a_window_that_has_ended(tmp_path: Path, spark: Any) -> None:
+    pipeline = beam.Pipeline(runner=SparkRunner(spark, checkpoint=tmp_path / "checkpoint"))
+    pairs = pipeline | beam.Create([("a", 7), ("a", 8), ("b", 1), ("a", 7)])
+    stamped = pairs | beam.Map(lambda pair: window.TimestampedValue(pair, pair[1]))
+    sums = stamped | beam.WindowInto(Ended()) | beam.CombinePerKey(sum)
+    _ = sums | beam.Map(lambda pair: (tmp_path / f"{pair[0]} {pair[1]}").touch())
+    pipeline.run().wait_until_finish()
+    assert sorted(path.name for path in tmp_path.iterdir() if " " in path.name) == ["a 14", "a 8", "b 1"]
+
+
+class Ended(window.NonMergingWindowFn):  # type: ignore[misc]
+    """Assigns windows that have ended before the element."""
+
+    def assign(self, context: Any) -> Any:
+        return [window.IntervalWindow(context.timestamp - 5, context.timestamp)]
+
+    def get_window_coder(self) -> Any:
+        return beam.coders.coders.IntervalWindowCoder()
