@@ -89,6 +89,27 @@ def test_only_functions_of_a_run_in_a_local_session_start_workers_that_way(maste
     assert context.pythonExec == sys.executable
 
 
+def test_functions_of_another_sdk_start_workers_that_import_it_also_in_a_session_that_has_a_quick_start() -> None:
+    context = SimpleNamespace(master="local[2]", pythonExec=quick_python(sys.executable))
+    own = context.pythonExec
+    spark: Any = SimpleNamespace(sparkContext=context)
+    with quick_workers(spark, ("json",)):
+        assert context.pythonExec == quick_python(sys.executable, ("json",)) != own
+    assert context.pythonExec == own
+
+
+def test_the_python_of_a_session_is_restored_behind_the_last_of_several_runs() -> None:
+    context = SimpleNamespace(master="local[2]", pythonExec=sys.executable)
+    spark: Any = SimpleNamespace(sparkContext=context)
+    first, second = quick_workers(spark), quick_workers(spark, ("json",))
+    for each in (first, second):
+        each.__enter__()
+    first.__exit__(None, None, None)
+    assert context.pythonExec == quick_python(sys.executable, ("json",))
+    second.__exit__(None, None, None)
+    assert context.pythonExec == sys.executable
+
+
 def test_the_workers_of_a_spark_connect_session_are_not_changed() -> None:
     spark: Any = object()
     with quick_workers(spark):
@@ -111,13 +132,18 @@ def test_workers_are_forked_with_what_a_task_needs(spark: SparkSession) -> None:
     assert names == ["pandas", "dataflow_model.runners.spark.stages", "dataflow_model.runners.spark.deployment.session"]
 
 
-def test_a_daemon_starts_where_a_module_that_tasks_need_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_imports_what_its_command_names_and_starts_where_one_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     started: list[str] = []
     monkeypatch.setattr("pyspark.daemon.manager", lambda: started.append("manager"))
     monkeypatch.setattr(daemon, "_NEEDED", ("no_such_module", "json"))
+    monkeypatch.setattr("sys.argv", ["daemon.py", "pyspark.worker", "another_missing_module", "wave"])
+    monkeypatch.delitem(sys.modules, "wave", raising=False)
     monkeypatch.setattr("gc.freeze", lambda: started.append("frozen"))
     daemon.main()
     assert started == ["frozen", "manager"]
+    assert "wave" in sys.modules
 
 
 @pytest.mark.parametrize(

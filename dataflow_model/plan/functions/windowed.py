@@ -6,7 +6,7 @@ They are inside the engine: users' functions emit into the windows of their inpu
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.values import PaneInfo, Window
+
+
+class ForeignFn:
+    """A function of another SDK, which takes long to import.
+
+    Attributes:
+        modules: the names of the modules that a process imports before it forks those that run the function.
+    """
+
+    modules: ClassVar[tuple[str, ...]] = ()
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from apache_beam.utils.windowed_value import create
 
-from dataflow_model.plan.functions.windowed import BundleFn, InputColumns, OutputColumns
+from dataflow_model.plan.functions.windowed import BundleFn, ForeignFn, InputColumns, OutputColumns
 from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.harness import Operations, StageSpec, key_coder
 from dataflow_model.runners.beam.times import GLOBAL_END, LEAST, Windows, beam_micros, beam_pane, our_pane, our_time
@@ -64,13 +64,15 @@ class Hosted:
         self.operations.receive(create(value, beam_micros(time), self.windows.to_beam(windows), beam_pane(pane)))
 
 
-class OfStage:
+class OfStage(ForeignFn):
     """What the functions of stages have in common.
 
     Args:
         spec: the stage.
         run: the id of the run.
     """
+
+    modules = ("dataflow_model.runners.beam.lowering",)
 
     def __init__(self, spec: StageSpec, run: str) -> None:
         self.spec, self.run_id = spec, run

@@ -24,7 +24,7 @@ from dataflow_model.runners.runs.options import (
 from dataflow_model.runners.spark.deployment.failures import is_stopped
 from dataflow_model.runners.spark.deployment.installation import check_pyspark
 from dataflow_model.runners.spark.deployment.session import active, shuffle_partitions
-from dataflow_model.runners.spark.deployment.worker_python import quick_workers
+from dataflow_model.runners.spark.deployment.worker_python import modules_of, quick_workers
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 
 if TYPE_CHECKING:
@@ -193,14 +193,15 @@ class SparkRunner:
                 hint="create a new session, and pass it to a new SparkRunner",
             )
         warn_if_uncompiled()
+        workers = quick_workers(self.spark, modules_of(plan))
         if self.mode == "batch":
             from dataflow_model.runners.spark import batch
 
-            with exits_reported(), quick_workers(self.spark):
+            with exits_reported(), workers:
                 return batch.start(self, cut_into_stages(plan))
         from dataflow_model.runners.spark import streaming  # a PySpark that supports only batch cannot import it
 
-        with exits_reported(), quick_workers(self.spark), active(self.spark):
+        with exits_reported(), workers, active(self.spark):
             return streaming.start(self, cut_into_stages(plan, changing_sides(plan)), until=until)
 
     def rewritten(self, plan: Plan) -> Plan:

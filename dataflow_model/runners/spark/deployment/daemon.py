@@ -1,5 +1,7 @@
 """The program from which Spark forks Python workers, with everything imported that a task of ours needs.
 
+    daemon.py pyspark.worker [MODULE …]
+
 Spark's own program imports nothing, so each worker imports pandas, Arrow and this package anew, which takes more than a
 second of processor time and 100 MB. `worker_python` starts this file instead, by its path, so that it works even where
 the package cannot be imported.
@@ -30,10 +32,10 @@ _NEEDED: Final = (
 
 
 def main() -> None:
-    """Import what tasks need, and fork workers until Spark stops them."""
+    """Import what tasks need, and the modules of the command line, and fork workers until Spark stops them."""
     from pyspark.daemon import manager
 
-    for name in _NEEDED:
+    for name in (*_NEEDED, *sys.argv[2:]):
         with contextlib.suppress(ImportError):  # a task that needs it reports that
             importlib.import_module(name)
     gc.freeze()  # so that collections in workers neither look through these objects nor copy their pages

@@ -16,15 +16,20 @@ import shlex
 import shutil
 import sys
 import sysconfig
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model.plan.functions.windowed import ForeignFn
+from dataflow_model.plan.logical.nodes import ParDo
 from dataflow_model.runners.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+    from dataflow_model.plan.logical.graph import Plan
 
 _DAEMON: Final = str(Path(__file__).with_name("daemon.py"))
 _LAUNCHER: Final = r"""#!/bin/sh
@@ -40,7 +45,7 @@ for entry in $PYTHONPATH; do
     esac
 done
 if [ "$1 $2 $3" = "-m pyspark.daemon pyspark.worker" ]; then
-    set -- %(daemon)s pyspark.worker
+    set -- %(daemon)s pyspark.worker %(modules)s
 fi
 # This worker of the driver prints each function that it gets, with its schemas; errors go another way.
 if [ "$1 $2" = "-m pyspark.sql.streaming.transform_with_state_driver_worker" ]; then
@@ -48,13 +53,25 @@ if [ "$1 $2" = "-m pyspark.sql.streaming.transform_with_state_driver_worker" ]; 
 fi
 PYTHONPATH=$path exec %(python)s "$@"
 """
+_LAUNCHERS: Final[set[str]] = set()
+"""The scripts that start the Python of this process."""
+_OWN_PYTHON: Final[dict[int, tuple[str, int]]] = {}
+"""The Python of each Spark context that is used in blocks of `quick_workers`, and in how many."""
+_changing: Final = threading.Lock()
 
 
-def quick_python(executable: str) -> str:
+def modules_of(plan: Plan) -> tuple[str, ...]:
+    """Return the modules of functions of other SDKs in a plan, which are imported before workers are forked."""
+    functions = [node.fn for node in plan.nodes if isinstance(node, ParDo)]
+    return tuple(sorted({name for fn in functions if isinstance(fn, ForeignFn) for name in fn.modules}))
+
+
+def quick_python(executable: str, modules: tuple[str, ...] = ()) -> str:
     """Return a program that starts a Python for workers, quickly where PySpark is installed beside this process.
 
     Args:
-        executable: the name or path of the Python to start.
+        executable: the name or path of the Python to start, or what this function has returned for it.
+        modules: what workers of tasks import, besides what all of them need.
 
     Returns:
         The path of a script in a temporary folder, which exists until this process ends; `executable` itself if it is
@@ -64,29 +81,43 @@ def quick_python(executable: str) -> str:
         >>> quick_python("/usr/bin/another-python")
         '/usr/bin/another-python'
     """
-    path = shutil.which(executable)
+    path = sys.executable if executable in _LAUNCHERS else shutil.which(executable)
     if os.name != "posix" or path != sys.executable or not all(map(_is_installed, ("pyspark", "py4j"))):
         return executable
-    return _launcher(path) or executable
+    launcher = _launcher(path, modules)
+    if launcher is None:
+        return executable
+    _LAUNCHERS.add(launcher)
+    return launcher
 
 
 @contextlib.contextmanager
-def quick_workers(spark: SparkSession) -> Iterator[None]:
-    """Start the workers of functions that are handed to a session in the `with` block quickly, if it is local."""
+def quick_workers(spark: SparkSession, modules: tuple[str, ...] = ()) -> Iterator[None]:
+    """Start the workers of functions that are handed to a session in the `with` block quickly, if it is local.
+
+    Where threads are in such blocks at once, the session's own Python is restored behind the last of them.
+
+    Args:
+        spark: the session.
+        modules: what the workers import, besides what all of them need.
+    """
     context: Any = getattr(spark, "sparkContext", None)  # a session of Spark Connect has none
     if context is None or not str(context.master).startswith("local[") or not isinstance(context.pythonExec, str):
         yield
         return
-    before = context.pythonExec
-    quick = quick_python(before)
-    if quick == before:  # such as in another thread, which restores it: this one does not know the user's own
-        yield
-        return
-    context.pythonExec = quick
+    with _changing:
+        before, entered = _OWN_PYTHON.get(id(context), (context.pythonExec, 0))
+        _OWN_PYTHON[id(context)] = before, entered + 1
+        context.pythonExec = quick_python(before, modules)
     try:
         yield
     finally:
-        context.pythonExec = before
+        with _changing:
+            before, entered = _OWN_PYTHON.pop(id(context))
+            if entered > 1:
+                _OWN_PYTHON[id(context)] = before, entered - 1
+            else:
+                context.pythonExec = before
 
 
 def _is_installed(package: str) -> bool:
@@ -98,16 +129,17 @@ def _is_installed(package: str) -> bool:
 
 
 @functools.cache
-def _folder_for(python: str) -> RunFolder:
+def _folder_for(python: str, modules: tuple[str, ...]) -> RunFolder:
     """Return the folder of the script that starts a Python, which exists until this process ends."""
-    del python  # each has a folder of its own
+    del python, modules  # each has a folder of its own
     return RunFolder("python")
 
 
 @functools.cache
-def _launcher(python: str) -> str | None:
+def _launcher(python: str, modules: tuple[str, ...] = ()) -> str | None:
     """Write the script that starts a Python; return its path, or `None` if the folder's files cannot be run."""
-    script = _folder_for(python).path / "python"
-    script.write_text(_LAUNCHER % {"python": shlex.quote(python), "daemon": shlex.quote(_DAEMON)}, encoding="utf-8")
+    script = _folder_for(python, modules).path / "python"
+    names = {"python": shlex.quote(python), "daemon": shlex.quote(_DAEMON), "modules": shlex.join(modules)}
+    script.write_text(_LAUNCHER % names, encoding="utf-8")
     script.chmod(0o700)
     return str(script) if os.access(script, os.X_OK) else None
