@@ -16,6 +16,11 @@ Not in it: starting Spark (but for the memory comparison, where each side is a p
 **In process.** The comparisons whose names begin with `local_`, and that with Beam, need no Spark: each side reads one
 Parquet file and writes one, in this process. Those with early and late panes fail unless both kinds are common enough.
 
+**Beam's runners.** Those whose names begin with `beam_` run one program of Beam's on our `LocalRunner` and on runners
+of Beam's own, each run in a process of its own, after a run of few elements. Their figures are processor seconds of
+all processes, theirs those of the fastest runner that gives our answer. Prism takes part if `python -m scripts.prism`
+has built it.
+
 **What has become worse.** With `--baseline FILE` the ratios are compared with those in the file, and the run fails if
 one is worse by more than a quarter. `benchmarks/baseline.json` holds the ratios that changes must not lose; replace an
 entry with the measured ratio once that is better.
@@ -41,7 +46,7 @@ from benchmarks.baseline import read_baseline, regressions
 from benchmarks.cases import BENCHMARKS, ROWS
 from benchmarks.harness import SIDES, Result, measure
 
-_OPTIONAL: Final = frozenset({"ours_mib", "theirs_mib", "ours_once_mib", "theirs_once_mib", "early", "late"})
+_OPTIONAL: Final = frozenset({"ours_mib", "theirs_mib", "ours_once_mib", "theirs_once_mib", "early", "late", "peer"})
 """What is left out of the results of comparisons that do not have it."""
 _RESULTS: Final = Path(__file__).resolve().parent / "results.json"
 
@@ -67,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in options.names or baseline or BENCHMARKS:
         missing = BENCHMARKS[name].missing
         if missing is not None:
-            console.print(f"{name}: left out, since {missing} is not installed: pip install 'dataflow-model[bench]'")
+            console.print(f"{name}: left out, since {missing}")
             continue
         with console.status(f"{name}: {BENCHMARKS[name].what}"):
             result = measure(BENCHMARKS[name], options.rows, options.repeats, tuple(options.sides))
@@ -172,7 +177,7 @@ def _side(seconds: float | None, mib: float | None) -> str:
 
 def _times(result: Result) -> str:
     ours, theirs = _side(result.ours_s, result.ours_mib), _side(result.theirs_s, result.theirs_mib)
-    return f"ours {ours or '–'}, theirs {theirs or '–'}"
+    return f"ours {ours or '–'}, {result.peer or 'theirs'} {theirs or '–'}"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from benchmarks.beam_runs import FN_API, PRISM
 from benchmarks.harness import Benchmark
 
 __all__ = ["BENCHMARKS", "ROWS"]
@@ -24,6 +25,16 @@ def _local(
 def _local_memory(name: str, what: str, ours: str, theirs: str) -> Benchmark:
     """Return a comparison of peak memory in process, of many rows with fewer rows in the same cells."""
     return _local(name, f"peak memory, {what}", ours, theirs, 1.3, scale=1, memory=True)
+
+
+def _beam(program: str, what: str, target: float, *, scale: float = 0.025, **more: Any) -> Benchmark:
+    """Return a comparison of our runner for Beam's programs with Beam's own runners."""
+    peers = more.pop("peers", (FN_API, PRISM))
+    name = f"beam_{program}"
+    what = f"Beam's program on our LocalRunner and on Beam's: {what}"
+    return Benchmark(
+        name, what, program, program, target, local=True, scale=scale, files=1, needs="apache_beam", peers=peers, **more
+    )
 
 
 BENCHMARKS: Final = {
@@ -338,5 +349,17 @@ BENCHMARKS: Final = {
             needs="apache_beam",
             memory=True,
         ),
+        _beam("wordcount", "a million words", 1.1),
+        _beam("q0", "Nexmark 0, encoded and decoded", 1.15),
+        _beam("q1", "Nexmark 1, a function", 1.15),
+        _beam("q2", "Nexmark 2, a filter", 1.15),
+        _beam("q3", "Nexmark 3, a join with state and a timer", 0.4, peers=(PRISM,)),  # FnApiRunner gives no pair
+        _beam("q5", "Nexmark 5, counts in sliding windows", 0.6),
+        _beam("q7", "Nexmark 7, the greatest of each window as a side input", 0.75),
+        _beam("q8", "Nexmark 8, a join in windows", 0.85),
+        _beam("windowed_sum", "sums per key and window", 0.4, scale=0.25),
+        _beam("early_and_late", "sums with early and late panes", 0.2, scale=0.0125, peers=(FN_API,)),
+        _beam("sessions", "sums per key and session", 0.65, scale=0.05),
+        _beam("state", "a function with state and a timer", 0.15, scale=0.005),
     )
 }

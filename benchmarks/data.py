@@ -14,6 +14,8 @@ Orders and payments, which are made when they are asked for, are as many as the 
 order has a number as key, and all but one in twenty have a payment, which is a few minutes later: 2 % of these are
 later than a quarter of an hour. Both are in order of arrival, up to half a minute late as the events are.
 
+For programs of Beam's there are as many lines of ten words each, of five thousand, and as many events of Nexmark.
+
 The events are also there as text, for comparisons of reading it: a file of CSV and one of JSON lines. Event times are
 in ISO 8601 there. The files are made beside those of Parquet when they are asked for.
 """
@@ -35,6 +37,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+
+from benchmarks.nexmark import write_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -102,6 +106,16 @@ class Events:
         """A file of JSON lines with the events."""
         return self._text("events.json", _write_json)
 
+    @property
+    def words(self) -> str:
+        """A file of text, with as many lines of ten words."""
+        return self._made("words.txt", lambda path: _write_words(path, self.rows))
+
+    @property
+    def nexmark(self) -> str:
+        """A file of JSON lines with as many events of Nexmark."""
+        return self._made("nexmark.json", lambda path: write_events(path, self.rows))
+
     def orders(self) -> tuple[str, str]:
         """Return the folders of the orders and of the payments."""
         folders = tuple(self.folder / name for name in ("orders", "payments"))
@@ -126,12 +140,19 @@ class Events:
         return str(folder)
 
     def _text(self, name: str, write: Callable[[pa.Table, str], None]) -> str:
-        path = self.folder / name
-        if not path.exists():
+        def write_table(path: Path) -> None:
             table = ds.dataset(self.events).to_table(columns=["key", "event_time", "value"])
             written = pc.call_function("strftime", [table["event_time"]], pc.StrftimeOptions("%Y-%m-%dT%H:%M:%SZ"))
+            write(table.set_column(1, "event_time", written), str(path))
+
+        return self._made(name, write_table)
+
+    def _made(self, name: str, write: Callable[[Path], None]) -> str:
+        """Return a file, which is written if it is not there yet; a file with its name is complete."""
+        path = self.folder / name
+        if not path.exists():
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as half_made:
-                write(table.set_column(1, "event_time", written), half_made.name)
+                write(Path(half_made.name))
             Path(half_made.name).rename(path)
         return str(path)
 
@@ -227,6 +248,12 @@ def _write_json(table: pa.Table, path: str) -> None:
     pieces = [piece for begin, text in zip(begins, texts, strict=True) for piece in (begin, text)]
     lines = pc.call_function("binary_join_element_wise", [*pieces, "}\n", ""])
     Path(path).write_bytes(b"".join(memoryview(lines.chunk(place).buffers()[2]) for place in range(lines.num_chunks)))
+
+
+def _write_words(path: Path, count: int) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for line in range(count):
+            file.write(" ".join(f"w{(line * 10 + word) * (line % 7 + 1) % 5_003}" for word in range(10)) + "\n")
 
 
 def _date(path: Path, number: int) -> None:

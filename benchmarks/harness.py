@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from benchmarks import beam_runs
 from benchmarks.answers import agree, timings, write_sums
 from benchmarks.data import Events, make_events
-from benchmarks.memory import PeakMemory
+from benchmarks.processes import PeakMemory, processor_seconds
 from benchmarks.session import open_session
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Benchmark", "Result", "measure"]
 
 SIDES: Final = ("theirs", "ours")
+_FEW: Final = 1_000
+"""The elements of a run that only imports what a program of Beam's needs."""
 _SHORT: Final = 0.3
 """Where a side takes fewer seconds than this, each side runs three times as often: one slow moment would tell most."""
 
@@ -59,6 +62,9 @@ class Benchmark:
         hot: whether our side sums by `hot_key`, the other one by `key`. Then neither answer is the other's, and both
             are compared with sums over the columns.
         needs: a module that is not installed with the others.
+        peers: runners of Beam's on which the program `ours` of `benchmarks.beam_programs` runs, as on ours. Each run
+            has a process of its own, and what is compared is the processor time of all processes that it starts.
+            `theirs` is the fastest of those that give our answer.
     """
 
     name: str
@@ -79,11 +85,21 @@ class Benchmark:
     least_share: float = 0.0
     hot: bool = False
     needs: str | None = None
+    peers: tuple[str, ...] = ()
 
     @property
     def missing(self) -> str | None:
-        """The module that it needs and that is not installed."""
-        return None if self.needs is None or importlib.util.find_spec(self.needs) is not None else self.needs
+        """What it needs and what is not installed, with the command that installs it."""
+        if self.needs is not None and importlib.util.find_spec(self.needs) is None:
+            return f"{self.needs} is not installed: pip install 'dataflow-model[bench]'"
+        if self.peers and not self.others:
+            return f"{self.peers[0]} is not built: python -m scripts.prism"
+        return None
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The sides that ours is compared with: one, or several runners of Beam's, those that can be used here."""
+        return tuple(filter(beam_runs.is_there, self.peers)) if self.peers else ("theirs",)
 
     def events(self, rows: int) -> Events:
         """Return the events of a run with so many rows, times its scale."""
@@ -106,6 +122,8 @@ class Benchmark:
 
     def side(self, name: str) -> Callable[[SparkSession | None, Events, Path | None], None]:
         """Return one side as a function of session, events and folder."""
+        if self.peers:
+            return lambda _, events, out: beam_runs.run(self.ours, name, events, out or Path(os.devnull))
         module = f"local_{name}" if self.local else name
         run = getattr(importlib.import_module(f"benchmarks.{module}"), getattr(self, name))
         if self.local:
@@ -121,7 +139,8 @@ class Result:
     `ours_s` and `theirs_s` are medians in seconds, `spread` is the wider of the two ranges over its median. `ratio` is
     ours to theirs, of the times or, where `ours_mib` and `theirs_mib` are there, of the peak memory. Fields of a side
     that did not run are `None`. `ours_once_mib` and `theirs_once_mib` count memory that processes share once; the
-    ratio does not. `early` and `late` are parts of our panes, where a comparison asks for some of each.
+    ratio does not. `early` and `late` are parts of our panes, where a comparison asks for some of each. `peer` is the
+    runner of Beam's that is theirs, if it is one of several; without one that gives our answer there is no ratio.
     """
 
     name: str
@@ -138,6 +157,7 @@ class Result:
     theirs_once_mib: float | None = None
     early: float | None = None
     late: float | None = None
+    peer: str | None = None
 
 
 def measure(benchmark: Benchmark, rows: int, repeats: int, sides: tuple[str, ...] = SIDES) -> Result:
@@ -147,8 +167,8 @@ def measure(benchmark: Benchmark, rows: int, repeats: int, sides: tuple[str, ...
     the sides take turns, so that a slow moment of the machine does not fall on one of them alone.
     """
     events = benchmark.events(rows)
-    if benchmark.memory:
-        return _measure_memory(benchmark, events, repeats, sides)
+    if benchmark.memory or benchmark.peers:
+        return _measure_alone(benchmark, events, repeats, sides)
     with _session(benchmark) as spark, tempfile.TemporaryDirectory() as scratch:
         times: dict[str, list[float]] = {side: [] for side in sides}
         for side in sides:
@@ -215,27 +235,36 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 3)
 
 
-def _measure_memory(benchmark: Benchmark, events: Events, repeats: int, sides: tuple[str, ...]) -> Result:
+def _measure_alone(benchmark: Benchmark, events: Events, repeats: int, sides: tuple[str, ...]) -> Result:
     """Run each side in a process of its own, with a JVM of its own: a heap that has grown does not shrink."""
-    times: dict[str, list[float]] = {side: [] for side in sides}
-    peaks: dict[str, list[float]] = {side: [] for side in sides}
-    peaks_once: dict[str, list[float]] = {side: [] for side in sides}
+    others = benchmark.others if "theirs" in sides else ()
+    names = (*others, "ours") if "ours" in sides else others
+    runs: dict[str, list[tuple[float, PeakMemory]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as scratch:
         for repeat in range(repeats):
-            for side in sides:
-                taken, memory = _run_alone(benchmark, side, events, Path(scratch, f"{side}-{repeat}"))
-                times[side].append(taken)
-                peaks[side].append(memory.mib)
-                peaks_once[side].append(memory.once_mib)
-        both = len(sides) == len(SIDES)
-        agreed = agree(Path(scratch, "ours-0"), Path(scratch, "theirs-0")) if both else None
-    mib = {side: statistics.median(taken) for side, taken in peaks.items()}
-    once = {side: statistics.median(taken) for side, taken in peaks_once.items()}
-    return attrs.evolve(
-        _result(benchmark, events, times, agreed, mib),
-        ours_once_mib=_rounded(once.get("ours")),
-        theirs_once_mib=_rounded(once.get("theirs")),
-    )
+            for name in names:
+                runs[name].append(_run_alone(benchmark, name, events, Path(scratch, f"{name}-{repeat}")))
+        right = [
+            name for name in others if "ours" in runs and agree(Path(scratch, "ours-0"), Path(scratch, f"{name}-0"))
+        ]
+    agreed = bool(right) if len(sides) == len(SIDES) else None
+
+    def median(name: str) -> float:
+        of_memory = [memory.mib for _, memory in runs[name]]
+        return statistics.median(of_memory if benchmark.memory else [taken for taken, _ in runs[name]])
+
+    theirs = min(right or others, key=median, default=None)
+    compared = {"theirs": theirs, "ours": "ours" if "ours" in runs else None}
+    measured = {side: runs[name] for side, name in compared.items() if name is not None}
+    times = {side: [taken for taken, _ in of_side] for side, of_side in measured.items()}
+    mib = {side: statistics.median([memory.mib for _, memory in of_side]) for side, of_side in measured.items()}
+    once = {side: statistics.median([memory.once_mib for _, memory in of_side]) for side, of_side in measured.items()}
+    result = _result(benchmark, events, times, agreed, mib if benchmark.memory else None)
+    if benchmark.peers:
+        result = attrs.evolve(result, peer=theirs, ratio=result.ratio if agreed else None)
+    if not benchmark.memory:
+        return result
+    return attrs.evolve(result, ours_once_mib=_rounded(once.get("ours")), theirs_once_mib=_rounded(once.get("theirs")))
 
 
 def _run_alone(benchmark: Benchmark, side: str, events: Events, out: Path) -> tuple[float, PeakMemory]:
@@ -257,6 +286,12 @@ def _run_alone(benchmark: Benchmark, side: str, events: Events, out: Path) -> tu
 
 
 def _child(benchmark: Benchmark, side: str, events: Events, out: Path, sender: Connection) -> None:
-    with _session(benchmark) as spark:
-        taken = _timed(lambda: benchmark.side(side)(spark, events, out))
-    sender.send(taken)
+    run = benchmark.side(side)
+    if not benchmark.peers:
+        with _session(benchmark) as spark:
+            sender.send(_timed(lambda: run(spark, events, out)))
+        return
+    run(None, attrs.evolve(benchmark, scale=1).events(_FEW), out.with_name(f"{out.name} of few"))
+    before = processor_seconds(os.getpid())
+    run(None, events, out)
+    sender.send(processor_seconds(os.getpid()) - before)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import random
 import string
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["events", "write_events"]
 
@@ -76,8 +75,6 @@ def _auction(number: int, at: int, sellers: tuple[int, int], rng: random.Random)
 
 
 def write_events(path: Path, count: int) -> None:
-    """Write the first `count` events as a file of JSON lines; a file with that name is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as half_made:
-        half_made.writelines(json.dumps(event) + "\n" for event in events(count))
-    Path(half_made.name).rename(path)
+    """Write the first `count` events as a file of JSON lines."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events(count))

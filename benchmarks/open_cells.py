@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from benchmarks.memory import resident
+from benchmarks.processes import resident
 from dataflow_model.runners.local.streaming import Options, opened_stream
 from dataflow_model.runners.runs.options import state_memory
 

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,7 @@ from benchmarks.baseline import read_baseline, regressions
 from benchmarks.cases import BENCHMARKS
 from benchmarks.data import make_events
 from benchmarks.harness import Result, measure
-from benchmarks.memory import PeakMemory, proportional, resident
+from benchmarks.processes import PeakMemory, processor_seconds, proportional, resident
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -139,14 +140,23 @@ def test_retracted_panes_are_not_compared(tmp_path: Path) -> None:
     assert timings(ours) == {"EARLY": 0.5, "ON_TIME": 0.5}
 
 
-@pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.local])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if benchmark.peers and name != "beam_state" else ())
+        for name, benchmark in BENCHMARKS.items()
+        if benchmark.local
+    ],
+)
 def test_both_sides_of_each_comparison_in_process_agree(name: str) -> None:
     benchmark = BENCHMARKS[name]
     if benchmark.missing is not None:
-        pytest.skip(f"needs {benchmark.missing}: pip install 'dataflow-model[bench]'")
-    result = measure(benchmark, int(500 / benchmark.scale), 1)
-    assert result.rows == 500
+        pytest.skip(benchmark.missing)
+    rows = 2_000 if benchmark.peers else 500
+    result = measure(benchmark, int(rows / benchmark.scale), 1)
+    assert result.rows == rows
     assert result.agree
+    assert (result.peer is not None) == bool(benchmark.peers)
 
 
 def _write(folder: Path, **columns: list[Any]) -> None:
@@ -186,6 +196,29 @@ def test_memory_that_a_forked_process_shares_is_counted_once_or_for_each() -> No
         parent.stdin.close()
     assert (64 << 20) <= once < (100 << 20)
     assert each >= once + (32 << 20)
+
+
+def test_processor_time_is_that_of_the_whole_tree_also_of_processes_that_have_ended() -> None:
+    program = "import time; started = time.process_time()\nwhile time.process_time() < started + 0.3: pass\nprint()"
+    alone, before = time.process_time(), processor_seconds(os.getpid())
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", program + "; input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        taken = processor_seconds(os.getpid()) - before - (time.process_time() - alone)
+        child.communicate(b"\n")
+    assert 0.55 < taken < 1.5
+
+
+def test_a_peer_with_another_answer_gives_no_ratio() -> None:
+    benchmark = attrs.evolve(BENCHMARKS["beam_q3"], peers=("FnApiRunner",))  # which gives no pair
+    if benchmark.missing is not None:
+        pytest.skip(benchmark.missing)
+    result = measure(benchmark, int(2_000 / benchmark.scale), 1)
+    assert (result.agree, result.ratio) == (False, None)
+    assert result.ours_s is not None
 
 
 def test_memory_of_a_jvm_that_is_forking_a_process_is_counted_once(tmp_path: Path) -> None:

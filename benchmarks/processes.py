@@ -1,4 +1,4 @@
-"""Peak memory of a process and all its descendants: the driver, its JVM and the Python workers."""
+"""Peak memory and processor time of a process and all its descendants: the driver, its JVM and the Python workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["PeakMemory", "proportional", "resident"]
+__all__ = ["PeakMemory", "processor_seconds", "proportional", "resident"]
 
 _PERIOD: Final = 0.1
 _ROUNDS: Final = 5
@@ -83,14 +83,27 @@ def proportional(root: int) -> int:
     return kib * _KIB
 
 
+def processor_seconds(root: int) -> float:
+    """Return the processor time that `root` and its descendants have taken, those that have ended included."""
+    ticks = 0
+    for process in _tree(root):
+        with contextlib.suppress(OSError, IndexError):  # it ended just now, and counts in its parent from now on
+            ticks += sum(map(int, _stat(process)[11:15]))  # its own and its ended children's, as user and as system
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(process: int) -> list[str]:
+    """Return the fields of `/proc/…/stat` behind the name of the program."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()  # the name may hold spaces
+
+
 def _tree(root: int) -> dict[int, int]:
     """Return the processes that are `root` and its descendants, with their parents."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, IndexError):  # it ended just now
-                # The name of the program, in parentheses, may hold spaces: fields count from behind it.
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(entry.name)] = int(_stat(int(entry.name))[1])
     return {process: parent for process, parent in parents.items() if _descends(process, root, parents)}
 
 
