@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
@@ -438,6 +439,104 @@ def test_a_topic_that_was_deleted_and_created_anew_is_an_error(kafka: str, topic
     new_topic(kafka, partitions=2, exactly=topic)
     with pytest.raises(dm.SourceError, match=f"the topic of {topic}/0 was deleted and made again"):
         run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, topic))
+
+
+OTHER = 1_000
+"""The first number in a topic that was made again."""
+HELD = 6
+"""The number of the row at which a function stops until the test goes on."""
+
+
+def make_again(kafka: str, topic: str, count: int) -> None:
+    """Delete a topic, and create one with its name at once, with many rows in each partition."""
+    admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(30)
+    while True:
+        try:
+            new_topic(kafka, partitions=2, exactly=topic)
+        except KafkaException as error:
+            assert error.args[0].name() == "TOPIC_ALREADY_EXISTS"  # noqa: PT017 - until it is deleted
+        else:
+            break
+    send(kafka, topic, rows(range(OTHER, OTHER + count)))
+
+
+is_held, goes_on = threading.Event(), threading.Event()
+
+
+def number_held(row: Any) -> int:
+    """Return the number in a row; hold that number up until the test goes on."""
+    if int(row.value) == HELD:
+        is_held.set()
+        assert goes_on.wait(120)
+    return int(row.value)
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_rows_of_a_topic_that_is_made_again_while_a_micro_batch_runs_are_never_committed(
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempt: int
+) -> None:
+    if attempt == 0:
+        monkeypatch.setattr(offsets, "_FRESH", 1e9)  # the ids of topics are not looked for again
+    is_held.clear()
+    goes_on.clear()
+    topic = new_topic(kafka, partitions=2)
+    send(kafka, topic, rows(range(HELD)))
+
+    def start() -> Any:
+        p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=tmp_path, max_rows_per_batch=7))
+        read = p | "in" >> dm.io.ReadKafka(topic, bootstrap_servers=kafka)
+        _ = read | dm.Map(number_held) | "out" >> dm.io.Collect()
+        return p.run()
+
+    result = start()
+    await_numbers(result, HELD)
+    send(kafka, topic, rows(range(HELD, HELD + 1)))
+    assert is_held.wait(60)
+    make_again(kafka, topic, 300)
+    goes_on.set()
+    with pytest.raises(dm.SourceError, match=f"the topic of {topic}/. was deleted and made again"):
+        wait_for(result, lambda: max(numbers(result)) >= OTHER)
+    assert numbers(result) == list(range(HELD))
+    with pytest.raises(dm.SourceError, match=f"the topic of {topic}/. was deleted and made again"):
+        start().wait_until_finish()
+
+
+def test_rows_of_a_topic_that_is_made_again_in_a_tight_loop_are_never_committed(kafka: str, tmp_path: Path) -> None:
+    for attempt in range(6):
+        topic = new_topic(kafka, partitions=2)
+        send(kafka, topic, rows(range(HELD)))
+        result = start_stream(tmp_path / str(attempt), 7, kafka, topic)
+        await_numbers(result, HELD)
+        make_again(kafka, topic, 100)
+        with pytest.raises(dm.SourceError, match=topic):
+            result.wait_until_finish()
+        assert numbers(result) == list(range(HELD))
+
+
+@pytest.mark.parametrize("runner", ["local", "workers", "spark", "checkpoint"])
+def test_a_bounded_run_does_not_read_a_topic_that_was_made_again_after_it_was_listed(
+    kafka: str, topic: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, runner: str
+) -> None:
+    lists, is_made = offsets.listed, list[bool]()
+
+    def listed(*arguments: Any) -> Any:
+        origins = lists(*arguments)
+        if not is_made:
+            is_made.append(True)
+            make_again(kafka, topic, 200)
+        return origins
+
+    makes: dict[str, Any] = {
+        "local": dm.LocalRunner,
+        "workers": lambda: dm.LocalRunner(workers=2),
+        "checkpoint": lambda: dm.LocalRunner(checkpoint=tmp_path),
+        "spark": lambda: dm.SparkRunner(request.getfixturevalue("spark"), mode="batch"),
+    }
+    made = makes[runner]()
+    monkeypatch.setattr(offsets, "listed", listed)
+    with pytest.raises(dm.SourceError, match=f"the topic of {topic}/. was deleted and made again"):
+        run(made, lambda p: build(p, kafka, topic, end="latest"))
 
 
 def test_a_topic_that_does_not_exist_is_an_error_before_anything_runs(kafka: str) -> None:

@@ -112,6 +112,41 @@ def _is_unknown(error: BaseException | None) -> bool:
     return isinstance(error, KafkaException) and bool(error.args[0].name() == "UNKNOWN_TOPIC_OR_PART")
 
 
+def ids_now(source: KafkaSource, topics: Collection[str]) -> dict[str, str | None]:
+    """Return the ids that topics have now, by name; `None` for one that does not exist.
+
+    Raises:
+        SourceError: if the brokers do not answer.
+    """
+    from confluent_kafka import KafkaException, TopicCollection
+
+    def ask(admin: AdminClient) -> dict[str, str | None]:
+        futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
+        return {name: _id_in(future) for name, future in futures.items()}
+
+    try:
+        return answered("ReadKafka", source.servers, source.options, ask)
+    except KafkaException as error:
+        cause = error.args[0]
+        raise SourceError(
+            f"ReadKafka cannot look up {', '.join(map(repr, sorted(topics)))} on {source.servers}: "
+            f"{said(cause, source.options)}",
+            hint=way_out_of(cause),
+        ) from error
+
+
+def _id_in(described_topic: concurrent.futures.Future[TopicDescription]) -> str | None:
+    """Return the id of a topic that was asked for; `None` if it does not exist."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return str(described_topic.result().topic_id)
+    except KafkaException as error:
+        if _is_unknown(error):
+            return None
+        raise
+
+
 def _ids_of(source: KafkaSource) -> dict[tuple[str, int], str]:
     """Return what `find_topics` does, as it was at most two seconds ago."""
     at, found = _found.get(key_of(source), (0.0, {}))

@@ -13,7 +13,7 @@ from dataflow_model.errors import SourceError
 from dataflow_model.io.topics.bounds import partition_of
 from dataflow_model.io.topics.client import READING
 from dataflow_model.io.topics.errors import said, way_out_of
-from dataflow_model.io.topics.offsets import key_of
+from dataflow_model.io.topics.offsets import ids_now, key_of
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class _Reader:
         lost: by partition, the number of offsets that its last range lacked, since they have been deleted.
         errors: by partition, the last error that does not pass.
         fault: the last such error that is about no partition.
+        ids: the ids of topics after everything was read that the consumer has yielded; empty if they are not known.
     """
 
     consumer: Consumer
@@ -82,6 +83,7 @@ class _Reader:
     lost: dict[str, int] = attrs.field(factory=dict)
     errors: dict[tuple[str, int], KafkaError] = attrs.field(factory=dict)
     fault: KafkaError | None = None
+    ids: dict[str, str | None] = attrs.field(factory=dict)
 
     def begin(self, origin: str, offset: int) -> _Partition:
         """Return a partition of which a range is read from an offset on; earlier ranges of it end."""
@@ -114,6 +116,7 @@ class _Reader:
         first = self.consumer.poll(max(0.0, seconds))
         if first is None:
             return False
+        self.ids = {}
         # With a time-out, `consume` would wait until it has this many.
         for message in [first, *self.consumer.consume(_ROWS - 1, 0)]:
             self._take(message)
@@ -208,6 +211,22 @@ def read_partition(source: KafkaSource, origin: str, start: int, stop: int) -> I
 def offsets_lost(source: KafkaSource, origin: str) -> int:
     """Return how many offsets the last range of a partition lacked that this thread has read."""
     return _reader(source).lost.pop(origin, 0)
+
+
+def id_after_reading(source: KafkaSource, topic: str) -> str | None:
+    """Return the id of a topic after everything was read that this thread has of it; `None` if it does not exist.
+
+    Rows are asked for by the name of a topic. Ids are never used again, so if a topic has the same id as when it was
+    listed, it had that id in between, when rows were read. Brokers are asked once for all partitions that were read at
+    once.
+
+    Raises:
+        SourceError: if the brokers do not answer.
+    """
+    reader = _reader(source)
+    if topic not in reader.ids:
+        reader.ids = ids_now(source, {topic, *(name for name, _ in reader.partitions)})
+    return reader.ids[topic]
 
 
 def _next(source: KafkaSource, reader: _Reader, partition: _Partition, origin: str, start: int) -> list[Message]:

@@ -201,11 +201,7 @@ class KafkaSource(ColumnSource):
         before = {name: origin for name in known.names() if (origin := known.get(name)) is not None}
         now = listed(self, before)
         gone = before.keys() - {origin.name for origin in now}
-        if gone and self.on_loss == "error":
-            raise SourceError(
-                f"the topic of {min(gone)} was deleted since the run began",
-                hint="start a new run with another checkpoint, or pass on_loss='skip'",
-            )
+        self._check_gone(gone)
         return Changes([origin for origin in now if self._has_changed(before.get(origin.name), origin)], gone)
 
     def committed(self, origins: Mapping[str, OriginPosition]) -> None:
@@ -228,19 +224,41 @@ class KafkaSource(ColumnSource):
         assert stop is not None  # noqa: S101 - all origins are listed with their ends
         yield from read_partition(self, origin, start, stop)
 
+    def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
+        """Raise `SourceError` unless all that was read of a partition is of the topic that was listed."""
+        from dataflow_model.io.topics.reading import id_after_reading
+
+        topic_id = id_after_reading(self, partition_of(origin)[0])
+        if topic_id is None:
+            self._check_gone({origin})
+        elif topic_id != version[0]:
+            raise _made_again(origin)
+
     def rows_lost(self, origin: str) -> int:
         """Return the number of offsets that the last range of a partition lacked, since they have been deleted."""
         from dataflow_model.io.topics.reading import offsets_lost
 
         return offsets_lost(self, origin)
 
+    def _check_gone(self, origins: Collection[str]) -> None:
+        """Raise `SourceError` for partitions that were deleted, unless these may be skipped."""
+        if origins and self.on_loss == "error":
+            raise SourceError(
+                f"the topic of {min(origins)} was deleted since the run began",
+                hint="start a new run with another checkpoint, or pass on_loss='skip'",
+            )
+
     def _has_changed(self, before: Origin | None, now: Origin) -> bool:
         if before is None:
             return True
         if before.version != now.version:
-            raise SourceError(
-                f"the topic of {now.name} was deleted and made again since the run began, so its offsets are those of "
-                "other rows",
-                hint="start a new run with another checkpoint",
-            )
+            raise _made_again(now.name)
         return now.row_count > before.row_count
+
+
+def _made_again(origin: str) -> SourceError:
+    """Return the error for a partition of a topic that has another id than when the run began."""
+    return SourceError(
+        f"the topic of {origin} was deleted and made again since the run began, so its offsets are those of other rows",
+        hint="start a new run with another checkpoint",
+    )

@@ -19,7 +19,13 @@ from dataflow_model.runners.engine.protocol.by_key import NEVER
 from dataflow_model.runners.engine.sources.in_program import script_bundle
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.outputs.pending import PendingWriter
-from dataflow_model.runners.sharded.stages.stage0 import pack_arrivals, pack_panes, read_slice, read_static, run_through
+from dataflow_model.runners.sharded.stages.stage0 import (
+    pack_arrivals,
+    pack_panes,
+    read_slices,
+    read_static,
+    run_through,
+)
 from dataflow_model.runners.sharded.stages.work import share_out
 from dataflow_model.runners.sharded.tasks.rows import Kind, PackedBundle, PackedPartials, Row
 from dataflow_model.time import MAX_TIMESTAMP
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.endpoints.origins import Origin
     from dataflow_model.runners.engine.lanes.bundle import Bundle
     from dataflow_model.runners.engine.lanes.order import Order
+    from dataflow_model.runners.engine.sources.reading import Version
     from dataflow_model.runners.sharded.tasks.program import Program
     from dataflow_model.runners.sharded.tasks.task import Task
     from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics
@@ -55,7 +62,7 @@ class JobWork:
 def plan_work(program: Program, parallelism: int) -> list[JobWork]:
     """Divide all sources into tasks; runs in the process that starts the pipeline."""
     static: list[str] = []
-    origins: list[tuple[str, Origin]] = []
+    origins: list[tuple[str, Origin, Version]] = []
     retries: dict[str, Counter[str]] = {}
     for read in program.staged.sources:
         columns = read.source.as_columns
@@ -64,16 +71,19 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
                 counted = retried(
                     columns, read.label, "origins", columns.counted_origins, retries.setdefault(read.label, Counter())
                 )
-            origins += [(read.label, origin) for origin in counted]
+            has_gaps = columns.position_column is not None
+            origins += [(read.label, origin, origin.version if has_gaps else None) for origin in counted]
         elif read.source.as_dataframe is None:
             static.append(read.label)
-    fair = max(_WORTH_A_TASK, -(-sum(origin.row_count for _, origin in origins) // parallelism))
+    fair = max(_WORTH_A_TASK, -(-sum(origin.row_count for _, origin, _ in origins) // parallelism))
     parts: list[Slice] = []
-    for label, origin in origins:
+    for label, origin, version in origins:
         rows = origin.row_count
         cuts = -(-rows // fair)
         bounds = [rows * part // cuts for part in range(cuts + 1)] if cuts else []
-        parts += [Slice(label, origin.name, first, last, origin.first) for first, last in itertools.pairwise(bounds)]
+        parts += [
+            Slice(label, origin.name, first, last, origin.first, version) for first, last in itertools.pairwise(bounds)
+        ]
     works: list[tuple[list[Slice], str | None]] = [
         (parts_of_task, None) for parts_of_task in share_out(parts, parallelism)
     ]
@@ -90,15 +100,12 @@ def do_work(task: Task, work: JobWork) -> Iterator[Row]:
             if work.label is not None:
                 yield from _elements(task, work.label, writer)
                 counts[work.label] = Counter(elements_out=task.program.staged.source(work.label).row_count() or 0)
-            for part in work.parts:
-                seen: dict[str, int] = {}
-                for row in read_slice(task, part, None, writer):
-                    if row.kind == Kind.SEEN:  # only the numbers of rows are used here, not the watermarks
-                        observations, counted = load(row.payload)
-                        seen = {**counted, **observations.counts()}
-                    else:
-                        yield row
-                counts.setdefault(part.label, Counter()).update(seen)
+            for row in read_slices(task, work.parts, None, writer):
+                if row.kind != Kind.SEEN:
+                    yield row
+                elif row.shard == task.program.followers[0]:  # each has the numbers of rows, which alone are used here
+                    observations, counted = load(row.payload)
+                    counts.setdefault(observations.label, Counter()).update({**counted, **observations.counts()})
         if counts:
             yield _metrics(task, {}, counts)
         yield from writer.finish()

@@ -25,7 +25,7 @@ from dataflow_model.runners.engine.lanes.value_lanes import RowValues
 from dataflow_model.runners.engine.sources.estimation import NOTHING_YET
 from dataflow_model.runners.engine.sources.in_program import event_numbers, static_bundles
 from dataflow_model.runners.engine.sources.observing import WHOLE, Observations, Observer
-from dataflow_model.runners.engine.sources.reading import opened, read_rows
+from dataflow_model.runners.engine.sources.reading import Version, check_unchanged, opened, read_rows
 from dataflow_model.runners.engine.sources.timeline import ReplayProgress, Timeline
 from dataflow_model.time import ProcessingTime
 
@@ -221,6 +221,7 @@ class RowReader:
         *,
         listed: int = 0,
         first: int = 0,
+        version: Version = None,
         most: int = sys.maxsize,
     ) -> Iterator[PartRead]:
         """Read rows `[start, stop)` of an origin batch by batch.
@@ -233,6 +234,7 @@ class RowReader:
             listed: the number of rows that the origin had when it was listed, if it is read to the end.
             most: the number of rows in a batch at most, and of its outputs if a row has as many as those before it.
             first: the position of its first row, if positions have gaps.
+            version: the version that it had when it was listed; that of an origin without gaps is not checked.
         """
         source = _columns_of(read)
         has_gaps = source.position_column is not None
@@ -261,6 +263,8 @@ class RowReader:
             self._note_outputs(outputs, part.count)
             yield PartRead(part.count, part.stop - first, observer.seen())
             row = part.stop
+        if has_gaps and version is not None:
+            check_unchanged(source, origin, version)
         if stop is None and source.is_users and row < listed:
             check_rows_read(read.label, origin, start, listed, row)
         none = np.empty(0, np.int64)

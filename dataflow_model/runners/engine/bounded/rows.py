@@ -133,7 +133,8 @@ def _in_turn(
             for _ in reader.take(read, tick, most=most):
                 yield 0
             continue
-        for batch in reader.read(read, origin.name, listed=origin.row_count, first=origin.first, most=most):
+        listed, first, version = origin.row_count, origin.first, origin.version
+        for batch in reader.read(read, origin.name, listed=listed, first=first, version=version, most=most):
             sources.take(batch.seen)
             yield batch.rows
         sources.end(read.label, origin.name)
@@ -187,8 +188,10 @@ def _by_clock(
                 are_open.remove(ahead)
                 ahead.batches = None
             origin = reading.origin
-            listed, first = origin.row_count, origin.first
-            reading.batches = reader.read(reading.read, origin.name, reading.row, listed=listed, first=first, most=most)
+            listed, first, version = origin.row_count, origin.first, origin.version
+            reading.batches = reader.read(
+                reading.read, origin.name, reading.row, listed=listed, first=first, version=version, most=most
+            )
             are_open.append(reading)
         batch = next(reading.batches, None)
         if batch is None:

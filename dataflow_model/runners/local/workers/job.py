@@ -133,6 +133,6 @@ def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Slice, .
             first, last = (total * bound // workers - before for bound in (number, number + 1))
             start, stop = max(first, 0), min(last, origin.row_count)
             if start < stop:
-                share.append(Slice(label, origin.name, start, stop, origin.first))
+                share.append(Slice(label, origin.name, start, stop, origin.first, origin.version))
         before += origin.row_count
     return [tuple(share) for share in shares]

@@ -130,7 +130,9 @@ class ShardRun:
         seen = [
             batch.seen
             for part in assignment.parts
-            for batch in reader.read(staged.read(part.label), part.origin, part.start, part.stop, first=part.base)
+            for batch in reader.read(
+                staged.read(part.label), part.origin, part.start, part.stop, first=part.base, version=part.version
+            )
         ]
         inputs = inputs_of(staged)
         sources = SourceTimeline([*inputs.rows, *inputs.static], assignment.listed, program.wall, program.awaited)

@@ -39,7 +39,7 @@ from dataflow_model.runners.sharded.tasks.rows import Kind, PackedBundle, Packed
 from dataflow_model.runners.sharded.tasks.unpicklable import unpicklable_element
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from dataflow_model.plan.endpoints.scripts import Step
     from dataflow_model.plan.logical.stages import KeyedNode
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.lanes.order import At
     from dataflow_model.runners.engine.machines.shard import Arrivals, StageShard
     from dataflow_model.runners.engine.sources.observing import GoodRows
+    from dataflow_model.runners.engine.sources.reading import Version
     from dataflow_model.runners.sharded.outputs.pending import PendingWriter
     from dataflow_model.runners.sharded.tasks.task import Task
 
@@ -57,15 +58,34 @@ BYTES_AT_ONCE: Final = 1 << 26
 """The most bytes of rows that are collected for that: a worker holds a small multiple of this."""
 
 
-def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter | None = None) -> Iterator[Row]:
-    """Read a row range and yield its elements and partials packed by shard, then the observations.
+def read_slices(
+    task: Task, parts: Iterable[Slice], wall: int | None, writer: PendingWriter | None = None
+) -> Iterator[Row]:
+    """Read row ranges and yield, for each, its elements and partials packed by shard, then the observations.
 
     Args:
         task: the task.
-        part: the rows.
+        parts: the rows.
         wall: the tick of all rows; `None` under a replay clock.
         writer: writes elements to sinks directly; `None` if they are sent to the last stage.
+
+    Raises:
+        SourceError: if an origin was replaced while it was read, after all have been read: a source that has to ask a
+            server asks once.
     """
+    versions = []
+    for part in parts:
+        version = yield from _read_slice(task, part, wall, writer)
+        versions.append((part, version))
+    for part, version in versions:
+        if version is not None:
+            check_unchanged(task.program.projected_source(part.label), part.origin, version)
+
+
+def _read_slice(
+    task: Task, part: Slice, wall: int | None, writer: PendingWriter | None
+) -> Generator[Row, None, Version]:
+    """Read a row range as `read_slices` does; return the version that was read, or `None` if it was skipped."""
     program = task.program
     read = program.staged.read(part.label)
     source = program.projected_source(part.label)
@@ -85,7 +105,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     if opened_origin is None:
         skipped = Observations(part.label, part.origin, np.empty(0, np.int64), skipped=(part.start, part.stop))
         yield from task.rows_for_followers(Kind.SEEN, (skipped, {}))
-        return
+        return None
     version, batches = opened_origin
     tick = program.wall if wall is None else wall
     for batch in read_rows(read, source, observer, in_large_batches(batches), start, stop, base=base, wall=tick):
@@ -94,12 +114,11 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         dead += len(batch.letters)
         if batch.letters and read.dead_letters is not None:
             yield from run_through(task, part.label, read.dead_letters, batch.letters, writer=writer)
-    if version is not None:  # it may have been replaced while it was read
-        check_unchanged(source, part.origin, version)
     counts = {"elements_out": read_count, "dead_letters": dead}
     lost = source.rows_lost(part.origin)
     seen = attrs.evolve(observer.seen(version), retries=retries[RETRIES], lost=lost)
     yield from task.rows_for_followers(Kind.SEEN, (seen, counts))
+    return version
 
 
 class _Reading:

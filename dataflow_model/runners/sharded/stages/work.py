@@ -11,7 +11,7 @@ import numpy as np
 from dataflow_model.runners.engine.sources.observing import Observations
 from dataflow_model.runners.engine.sources.script_instants import STATIC_STEP
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
-from dataflow_model.runners.sharded.stages.stage0 import read_script, read_slice, read_static
+from dataflow_model.runners.sharded.stages.stage0 import read_script, read_slices, read_static
 from dataflow_model.runners.sharded.tasks.rows import Kind, Row
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
         script = staged.source(label).as_script
         assert script is not None  # noqa: S101 - the feed lists its events
         yield from _counted(task, label, script.count_elements(first, last))
-    for part in work.parts:
-        yield from read_slice(task, part, work.control.wall)
+    yield from read_slices(task, work.parts, work.control.wall)
 
 
 def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
