@@ -12,8 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 import apache_beam as beam
 from apache_beam.examples.wordcount import WordExtractingDoFn
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from benchmarks.data import Events
 
-__all__ = ["PROGRAMS", "Kept", "close"]
+__all__ = ["PROGRAMS", "Kept", "taken"]
 
 _SHARDS: Final = 16
 _KEYS: Final = 100
@@ -40,33 +39,28 @@ _NEXMARK: Final = {
     "max_auction_waiting_time": 600,
 }
 """The arguments that Beam's launcher gives the queries."""
-_KEPT: Final[dict[str, TextIO]] = {}
-"""The files of this process to which results are written, by folder."""
+_KEPT: Final[dict[str, list[str]]] = {}
+"""The results that were put out in this process, by the name under which they are kept."""
 
 
 class Kept(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
-    """Writes each result as a line of JSON to a file; `close` has to be called in the process of the pipeline.
+    """Keeps each result as a line of JSON in this process, where all runners that are compared run functions.
 
     Args:
-        path: the file.
+        name: under which `taken` finds them.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = str(path)
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def process(self, result: Any) -> None:
-        """Write one result."""
-        file = _KEPT.get(self._path)
-        if file is None:
-            file = _KEPT[self._path] = Path(self._path).open("w", encoding="utf-8")  # noqa: SIM115 - until `close`
-        file.write(json.dumps(result, default=str, sort_keys=True) + "\n")
+        """Keep one result; Prism calls it in several threads."""
+        _KEPT.setdefault(self._name, []).append(json.dumps(result, default=str, sort_keys=True))
 
 
-def close(path: Path) -> None:
-    """Close the file of results; there is none without results."""
-    file = _KEPT.pop(str(path), None)
-    if file is not None:
-        file.close()
+def taken(name: str) -> list[str]:
+    """Return what has been kept under a name, and forget it."""
+    return _KEPT.pop(name, [])
 
 
 class _Elements(beam.DoFn):  # type: ignore[misc]

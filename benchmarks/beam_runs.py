@@ -43,18 +43,15 @@ def run(program: str, runner: str, events: Events, out: Path) -> None:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from benchmarks.beam_programs import PROGRAMS, Kept, close
+    from benchmarks.beam_programs import PROGRAMS, Kept, taken
 
     logging.getLogger().setLevel(logging.CRITICAL)
     out.mkdir(parents=True)
-    lines = out / "_lines.json"
-    lines.touch()  # there may be no results
     made, options = _runner(runner)
     pipeline = beam.Pipeline(runner=made, options=PipelineOptions(["--allow_unsafe_triggers", *options]))
-    _ = PROGRAMS[program](pipeline, events) | "kept" >> beam.ParDo(Kept(lines))
+    _ = PROGRAMS[program](pipeline, events) | "kept" >> beam.ParDo(Kept(str(out)))
     pipeline.run().wait_until_finish()
-    close(lines)
-    _write(lines.read_text(encoding="utf-8").splitlines(), out)
+    _write(taken(str(out)), out)
 
 
 def _runner(name: str) -> tuple[Any, list[str]]:
