@@ -33,6 +33,7 @@ from dataflow_model.plan.logical.nodes import (
 from dataflow_model.runners.beam import phases
 from dataflow_model.runners.beam.harness import StageSpec, function_of, is_urn_of_functions, key_coder
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
+from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.scripts import scripts_of
 from dataflow_model.runners.beam.stages import BundledStageFn, StageFn
 from dataflow_model.runners.beam.stateful import SIDE, StatefulStageFn
@@ -67,14 +68,16 @@ class _Keys:
 
     Args:
         coder: the coder.
+        run: the id of the run.
     """
 
-    def __init__(self, coder: Any) -> None:
+    def __init__(self, coder: Any, run: str) -> None:
+        self._registered = Registered(run)
         self._coder = coder
         self._fn: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_coder": self._coder, "_fn": None}
+        return {"_registered": self._registered, "_coder": self._coder, "_fn": None}
 
 
 class EncodeKey(_Keys):
@@ -211,12 +214,13 @@ class _Lowering:
             node = attrs.evolve(node, combine=BeamCombineFn(fn))
         self._nodes.append(node)
         self._strategies[Ref(label)] = self._strategy(output, label)
-        decoded = ParDo(label=f"{label}/key decoded", input=Ref(label), fn=MapFn(DecodeKey(self._key_coder(output))))
+        fn = MapFn(DecodeKey(self._key_coder(output), self._run))
+        decoded = ParDo(label=f"{label}/key decoded", input=Ref(label), fn=fn)
         self._add(decoded, {MAIN: output})
 
     def _encoded(self, label: str, pcoll: str) -> Ref:
         """Return a collection of pairs with encoded keys, for a grouping or a stateful function."""
-        fn = MapFn(EncodeKey(self._key_coder(pcoll)))
+        fn = MapFn(EncodeKey(self._key_coder(pcoll), self._run))
         node = ParDo(label=f"{label}/key encoded", input=self._refs[pcoll], fn=fn)
         self._nodes.append(node)
         self._strategies[Ref(node.label)] = self._strategies[self._refs[pcoll]]

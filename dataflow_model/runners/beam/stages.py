@@ -13,6 +13,7 @@ from apache_beam.utils.windowed_value import create
 from dataflow_model.plan.functions.windowed import BundleFn, ForeignFn, InputColumns, OutputColumns
 from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.harness import Operations, StageSpec, key_coder
+from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.times import GLOBAL_END, LEAST, Windows, beam_micros, beam_pane, our_pane, our_time
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class OfStage(ForeignFn):
     modules = ("dataflow_model.runners.beam.lowering",)
 
     def __init__(self, spec: StageSpec, run: str) -> None:
+        self.registered = Registered(run)
         self.spec, self.run_id = spec, run
         self.hosted: Hosted | None = None
 

@@ -1,0 +1,106 @@
+"""What the program of a pipeline has in its own process: classes of `__main__`, and what is registered with Beam.
+
+Beam pickles classes of `__main__` by value, with an id by which a process recognises a class that it has already. This
+package refers to them by name where it can. So that both mean one class in other processes, these get the program's
+classes together with their ids.
+"""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from apache_beam.internal import cloudpickle_pickler
+from apache_beam.internal.cloudpickle import cloudpickle
+
+from dataflow_model.errors import InvalidType
+from dataflow_model.values.main_classes import MAIN, is_named
+from dataflow_model.values.pickles import dump_by_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_HERE: Final[set[str]] = set()
+"""The runs whose registrations this process has."""
+
+
+class Registered:
+    """The classes of `__main__`, and the coders, schemas and logical types that a program has registered.
+
+    A function of a pipeline holds it as its first attribute, so that it is restored before what needs it. It is empty:
+    what it stands for is collected when it is pickled.
+
+    Args:
+        run: the id of the run.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        _HERE.add(run)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how it is restored, with what is registered now.
+
+        Raises:
+            InvalidType: for a registered coder or type that cannot be pickled.
+        """
+        return _restored, (self._run, *_of_run(self._run))
+
+
+@functools.lru_cache(maxsize=1)
+def _of_run(run: str) -> tuple[dict[str, type], bytes]:
+    """Return the classes of `__main__` by Beam's ids, and what is registered."""
+    del run  # what is registered does not change while a run starts
+    of_main = sys.modules[MAIN]
+    kinds = {kind for kind in _classes(vars(of_main)) if _can_be_pickled(kind)}
+    make_id = cloudpickle.DEFAULT_CONFIG.id_generator
+    by_id = {
+        cloudpickle._get_or_create_tracker_id(kind, make_id): kind  # noqa: SLF001 - Beam has no other way
+        for kind in sorted(kinds, key=lambda kind: kind.__qualname__)
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "session")
+        try:
+            cloudpickle_pickler.dump_session(str(path))
+        except Exception as error:
+            raise InvalidType(
+                "what the program has registered with Beam cannot be sent to other processes: "
+                f"{type(error).__name__}: {error}",
+                hint="register coders, schemas and logical types that can be pickled",
+            ) from error
+        return by_id, path.read_bytes()
+
+
+def _restored(run: str, by_id: Mapping[str, type], session: bytes) -> Registered:
+    """Register in this process what the program has registered in its own."""
+    if run not in _HERE:
+        for tracked, kind in by_id.items():
+            cloudpickle._lookup_class_or_track(tracked, kind)  # noqa: SLF001
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "session")
+            path.write_bytes(session)
+            cloudpickle_pickler.load_session(str(path))
+    return Registered(run)
+
+
+def _classes(scope: Mapping[str, Any]) -> Iterator[type]:
+    """Yield the classes of `__main__` that can be found by name, also those in others."""
+    for kind in list(scope.values()):
+        if is_named(kind):
+            yield kind
+            yield from _classes(vars(kind))
+
+
+def _can_be_pickled(kind: type) -> bool:
+    """Return whether a class can be sent to other processes; one that cannot may not be needed there."""
+    try:
+        dump_by_value(kind)
+    except Exception:  # noqa: BLE001 - what the class refers to may raise anything
+        return False
+    return True
