@@ -25,7 +25,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
 from apache_beam.transforms import trigger, window
 from apache_beam.transforms.periodicsequence import PeriodicImpulse
-from apache_beam.transforms.userstate import TimeDomain, TimerSpec, on_timer
+from apache_beam.transforms.userstate import BagStateSpec, TimeDomain, TimerSpec, on_timer
 from apache_beam.utils import windowed_value
 
 from dataflow_model.beam import LocalRunner, SparkRunner
@@ -88,7 +88,10 @@ class ObservedSum(beam.transforms.combiners.CountCombineFn):  # type: ignore[mis
 
 
 def observed_words(pipeline: Any, failing: Path | None = None) -> None:
-    """Add a program that counts its six words in each way, and behind a grouping fails as long as a file is there."""
+    """Add a program that counts its six words in each way, and behind a grouping fails as long as a file is there.
+
+    Its combiner counts in fixed windows, in which Beam combines before the grouping, and in sessions.
+    """
     of = beam.metrics.Metrics
 
     def observe(word: str) -> tuple[str, int]:
@@ -107,11 +110,16 @@ def observed_words(pipeline: Any, failing: Path | None = None) -> None:
     words = pipeline | beam.Create(["to be or not", "to be"]) | beam.FlatMap(str.split) | "observe" >> beam.Map(observe)
     _ = words | beam.GroupByKey() | beam.MapTuple(summed)
     _ = words | beam.CombinePerKey(ObservedSum())
+    sessions = words | beam.WindowInto(window.Sessions(10))
+    _ = sessions | "in sessions" >> beam.CombinePerKey(ObservedSum())
 
 
 def counted(result: Any) -> dict[str, Any]:
     found = result.metrics().query()
     by_name = {each.key.metric.name: each.committed for kind in found.values() for each in kind}
+    in_sessions = beam.metrics.MetricsFilter().with_step("in sessions")
+    of_sessions = {each.key.metric.name: each.committed for each in result.metrics().query(in_sessions)["counters"]}
+    assert of_sessions == {"added": 6, "combined": 4}
     length, level = by_name.pop("length"), by_name.pop("level")
     return by_name | {"length": (length.count, length.sum, length.min, length.max), "level": level.value}
 
@@ -227,10 +235,14 @@ def test_early_on_time_and_late_panes_of_a_script(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_an_error_of_a_function_names_its_transform() -> None:
+@pytest.mark.parametrize("is_stateful", [False, True])
+def test_an_error_of_a_function_names_its_transform_and_not_the_first_of_its_stage(is_stateful: bool) -> None:
     pipeline = beam.Pipeline(runner=LocalRunner())
-    _ = pipeline | beam.Create([0]) | "inverse" >> beam.Map(lambda number: 1 / number)
-    with pytest.raises(dm.UserCodeError, match=r"(?s)ZeroDivisionError.*while running 'inverse'"):
+    numbers = pipeline | beam.Create([("a", 0)])
+    if is_stateful:
+        numbers = numbers | "keep" >> beam.ParDo(KeepingNothing())
+    _ = numbers | "values" >> beam.Values() | "inverse" >> beam.Map(lambda number: 1 / number)
+    with pytest.raises(dm.UserCodeError, match=r"(?s)ZeroDivisionError.*transform: 'inverse'"):
         pipeline.run().wait_until_finish()
 
 
@@ -291,6 +303,33 @@ def test_a_window_function_of_the_programs_own_is_rejected_on_spark(spark: Any) 
     timed = pipeline | beam.Create([("a", 7)]) | beam.Map(lambda pair: window.TimestampedValue(pair, pair[1]))
     _ = timed | "ended" >> beam.WindowInto(Ended()) | beam.GroupByKey()
     with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)may assign a window that has ended.*Hint"):
+        pipeline.run()
+
+
+class KeepingNothing(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    BAG = BagStateSpec("bag", beam.coders.VarIntCoder())
+
+    def process(self, pair: Any, bag: Any = beam.DoFn.StateParam(BAG)) -> Any:
+        bag.clear()
+        yield pair
+
+
+class AsListOfWindowBefore(beam.pvalue.AsList):  # type: ignore[misc] # Beam ships no types that mypy takes
+    def __init__(self, pcoll: Any) -> None:
+        super().__init__(pcoll)
+        self._window_mapping_fn = lambda of: window.IntervalWindow(of.start - 10, of.end - 10)
+
+
+def test_a_mapping_of_side_windows_of_the_programs_own_is_rejected() -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    timed = (
+        pipeline
+        | beam.Create([1, 12])
+        | beam.Map(lambda second: window.TimestampedValue(second, second))
+        | beam.WindowInto(window.FixedWindows(10))
+    )
+    _ = timed | "compare" >> beam.Map(lambda value, before: (value, before), AsListOfWindowBefore(timed))
+    with pytest.raises(dm.UnsupportedOnRunner, match="'compare' looks its side input"):
         pipeline.run()
 
 

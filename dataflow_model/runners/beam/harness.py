@@ -317,6 +317,30 @@ class Operations:
         return factory.augment_oldstyle_op(operation, transform.unique_name, receivers, tags)
 
 
+class Counting:
+    """Counts what a combiner counts that no operation of Beam's calls.
+
+    Args:
+        label: the label of the grouping.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._container = MetricsContainer(label)
+        self._sampler = statesampler.StateSampler(label, counters.CounterFactory())
+        self._sampler.scoped_state(label, "combine", metrics_container=self._container).__enter__()
+
+    def begin(self) -> None:
+        """Count here what Beam's functions count in this thread, until others begin."""
+        statesampler.set_current_tracker(self._sampler)
+
+    def end(self) -> None:
+        """Add what has been counted to the tally of the task."""
+        if self._container.metrics:
+            note(self._label, self._label, self._container)
+            self._container.metrics.clear()
+
+
 def function_of(payload: Any) -> Any:
     """Return the `DoFn` of a user's, given Beam's description of what runs it, a `ParDoPayload`."""
     return pickler.loads(core.DoFnInfo.from_runner_api(payload.do_fn, None).serialized_dofn_data())[0]

@@ -31,7 +31,7 @@ from dataflow_model.plan.logical.nodes import (
     SideInput,
 )
 from dataflow_model.runners.beam import phases
-from dataflow_model.runners.beam.harness import StageSpec, function_of, is_urn_of_functions, key_coder
+from dataflow_model.runners.beam.harness import Counting, StageSpec, function_of, is_urn_of_functions, key_coder
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
 from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.scripts import scripts_of
@@ -106,10 +106,15 @@ class BeamCombineFn(CombineFn[Any, Any, Any]):
 
     Args:
         fn: the combiner.
+        label: the label of the grouping, under which what the combiner counts is found.
     """
 
-    def __init__(self, fn: Any) -> None:
-        self.fn = fn
+    def __init__(self, fn: Any, label: str) -> None:
+        self.fn, self.label = fn, label
+        self._counting: Counting | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_counting": None}
 
     def title(self) -> str:
         """Return what explanations call it."""
@@ -117,27 +122,36 @@ class BeamCombineFn(CombineFn[Any, Any, Any]):
 
     def setup(self) -> None:
         """Set it up."""
-        self.fn.setup()
+        self._counted(self.fn.setup)
 
     def create_accumulator(self) -> Any:
         """Return an accumulator without inputs."""
-        return self.fn.create_accumulator()
+        return self._counted(self.fn.create_accumulator)
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
         """Return the accumulator with an input."""
-        return self.fn.add_input(accumulator, element)
+        return self._counted(self.fn.add_input, accumulator, element)
 
     def merge_accumulators(self, accumulators: Any) -> Any:
         """Return one accumulator in place of several."""
-        return self.fn.merge_accumulators(accumulators)
+        return self._counted(self.fn.merge_accumulators, accumulators)
 
     def extract_output(self, accumulator: Any) -> Any:
         """Return the output."""
-        return self.fn.extract_output(accumulator)
+        return self._counted(self.fn.extract_output, accumulator)
 
     def teardown(self) -> None:
         """Tear it down."""
         self.fn.teardown()
+
+    def _counted(self, method: Any, *arguments: Any) -> Any:
+        """Call a method, and count what it counts."""
+        if self._counting is None:
+            self._counting = Counting(self.label)
+        self._counting.begin()
+        result = method(*arguments)
+        self._counting.end()
+        return result
 
 
 class _Lowering:
@@ -174,16 +188,12 @@ class _Lowering:
             case phases.FLATTEN:
                 self._flatten(label, transform, output)
             case phases.RESHUFFLE:
-                self._add(Reshuffle(label=label, input=self._main_input(transform)), {MAIN: output})
+                [pcoll] = transform.inputs.values()
+                self._add(Reshuffle(label=label, input=self._refs[pcoll]), {MAIN: output})
             case phases.GROUP_BY_KEY | phases.COMBINE:
                 self._group(label, transform, output)
             case urn:
                 raise AssertionError(f"{label!r} is a {urn}, which is no node of a plan")
-
-    def _main_input(self, transform: Any) -> Ref:
-        """Return the input of a reshuffle; Beam gives the one of a splittable function its side inputs too."""
-        pcolls = [pcoll for tag, pcoll in transform.inputs.items() if not tag.startswith("side")]
-        return self._refs[(pcolls or list(transform.inputs.values()))[0]]
 
     def _scripts(self, label: str, transform: Any) -> None:
         """Add a source for each output of a `TestStream`, since each has a watermark of its own."""
@@ -211,7 +221,7 @@ class _Lowering:
         if transform.spec.urn == phases.COMBINE:
             payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.CombinePayload)
             fn = BeamsCombineFn.from_runner_api(payload.combine_fn, self._context)
-            node = attrs.evolve(node, combine=BeamCombineFn(fn))
+            node = attrs.evolve(node, combine=BeamCombineFn(fn, label))
         self._nodes.append(node)
         self._strategies[Ref(label)] = self._strategy(output, label)
         fn = MapFn(DecodeKey(self._key_coder(output), self._run))

@@ -114,7 +114,7 @@ def parts_of(pipeline: Any, *, is_drain: bool = False) -> Parts:
         translations.fix_side_input_pcoll_coders,
         translations.pack_combiners,
         _lift_combiners,
-        translations.expand_sdf,
+        _expand_sdf,
         translations.fix_flatten_coders,
         translations.greedily_fuse,
         translations.read_to_impulse,
@@ -160,6 +160,24 @@ def _flattens_of_nothing(stages: Iterable[Any], context: Any) -> Iterator[Any]:
             if transform.spec.urn == FLATTEN and not transform.inputs:
                 transform.spec.urn = NOTHING
         yield stage
+
+
+def _expand_sdf(stages: Iterable[Any], context: Any) -> Iterator[Any]:
+    """Expand splittable functions; Beam gives the reshuffle of their restrictions their side inputs too."""
+    expanded = list(translations.expand_sdf(stages, context))
+    split = {
+        pcoll
+        for stage in expanded
+        for transform in stage.transforms
+        if transform.spec.urn == common_urns.sdf_components.SPLIT_AND_SIZE_RESTRICTIONS.urn
+        for pcoll in transform.outputs.values()
+    }
+    for stage in expanded:
+        [transform] = stage.transforms
+        if transform.spec.urn == RESHUFFLE and not split.isdisjoint(transform.inputs.values()):
+            for tag in [tag for tag, pcoll in transform.inputs.items() if pcoll not in split]:
+                del transform.inputs[tag]
+    return iter(expanded)
 
 
 def _lift_combiners(stages: Iterable[Any], context: Any) -> Iterator[Any]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from apache_beam.internal import pickler
 from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
-from apache_beam.transforms import core
+from apache_beam.transforms import core, sideinputs
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
@@ -50,7 +51,7 @@ def check(pipeline: Any, *, has_clock: bool, may_repeat: bool, is_drain: bool) -
         if requirement not in _SUPPORTED:
             raise UnsupportedOnRunner(
                 f"the pipeline needs {requirement}, which this runner does not support",
-                hint="leave out the annotation of a DoFn that asks for it, such as RequiresStableInput",
+                hint="remove the transform that asks for it; no DoFn of Beam's Python SDK does",
             )
     is_scripted = any(each.spec.urn == TEST_STREAM for each in transforms.values())
     for transform in transforms.values():
@@ -59,6 +60,7 @@ def check(pipeline: Any, *, has_clock: bool, may_repeat: bool, is_drain: bool) -
             _check_read(transform)
         if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
             payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
+            _check_sides(transform.unique_name, payload)
             _check_function(transform.unique_name, payload, has_clock=has_clock or is_scripted, may_repeat=may_repeat)
             if payload.restriction_coder_id and not is_drain and never_ends(function_of(payload)):
                 raise _endless(transform.unique_name)
@@ -135,6 +137,19 @@ def _endless(label: str) -> UnsupportedOnRunner:
         hint="read a bounded input or a TestStream; a function that always ends can leave out "
         "@DoFn.unbounded_per_element()",
     )
+
+
+def _check_sides(label: str, payload: Any) -> None:
+    """Check that each side input is looked up in the window that contains the end of a main element's window."""
+    for tag, side in sorted(payload.side_inputs.items()):
+        mapping = pickler.loads(side.window_mapping_fn.payload)
+        if getattr(mapping, "__module__", None) != sideinputs.__name__:  # where Beam's own mappings are
+            raise UnsupportedOnRunner(
+                f"{label!r} looks its side input {tag!r} up in windows by {mapping!r}, a function of the program's "
+                "own, which this runner does not support",
+                hint="put the side input into the windows in which it is to be seen, by WindowInto, and keep Beam's "
+                "mapping of windows",
+            )
 
 
 def _check_function(label: str, payload: Any, *, has_clock: bool, may_repeat: bool) -> None:

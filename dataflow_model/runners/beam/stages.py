@@ -5,24 +5,34 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from apache_beam.utils.windowed_value import create
 
+from dataflow_model.errors import DataflowError
 from dataflow_model.plan.functions.windowed import BundleFn, ForeignFn, InputColumns, OutputColumns
 from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.harness import Operations, StageSpec, key_coder
 from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.times import GLOBAL_END, LEAST, Windows, beam_micros, beam_pane, our_pane, our_time
+from dataflow_model.runners.engine.functions.user_code import part_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
 
     from dataflow_model.values import PaneInfo, Window
 
 _OPENED: Final = ("hosted", "states")
 """The attributes of a function that belong to the process that runs it."""
+_STEP: Final = re.compile(r" \[while running '(.*)'\]\Z", re.DOTALL)
+"""What Beam adds to the message of an exception of a function: the name of its transform."""
+_HINT: Final = (
+    "fix the function; .with_exception_handling() of a Map, FlatMap, Filter or ParDo of Beam's sends elements that "
+    "fail to a separate output"
+)
 
 
 @attrs.define
@@ -65,6 +75,28 @@ class Hosted:
         self.operations.receive(create(value, beam_micros(time), self.windows.to_beam(windows), beam_pane(pane)))
 
 
+@attrs.frozen
+class in_stage:  # noqa: N801 - a context manager
+    """Report exceptions of Beam's functions with the name of their transform; that of the stage is its first one's.
+
+    Attributes:
+        label: the label of the stage, which is reported if the transform is not known.
+    """
+
+    label: str
+
+    def __enter__(self) -> None:
+        """Enter the context."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the context."""
+        if isinstance(error, Exception) and not isinstance(error, DataflowError):
+            named = _STEP.search(str(error))
+            raise part_error(error, self.label if named is None else named[1], hint=_HINT) from error
+
+
 class OfStage(ForeignFn):
     """What the functions of stages have in common.
 
@@ -100,14 +132,15 @@ class StageFn(OfStage, BundleFn):
 
     def run(self, elements: InputColumns, sides: Sequence[Callable[[Window], Any]]) -> Mapping[str, OutputColumns]:
         """Return the outputs of the stage for the elements of a bundle."""
-        if self.hosted is None:
-            self.hosted = Hosted(self.spec, self.run_id)
-        hosted = self.hosted
-        reader = hosted.operations.sides
-        reader.look_ups = dict(zip(self.spec.sides, sides, strict=True))
-        hosted.operations.begin()
-        ends = self._receive_all(hosted, elements)
-        hosted.operations.finish()
+        with in_stage(self.spec.label):
+            if self.hosted is None:
+                self.hosted = Hosted(self.spec, self.run_id)
+            hosted = self.hosted
+            reader = hosted.operations.sides
+            reader.look_ups = dict(zip(self.spec.sides, sides, strict=True))
+            hosted.operations.begin()
+            ends = self._receive_all(hosted, elements)
+            hosted.operations.finish()
         last = len(elements.values) - 1
         outputs = {}
         for output, ends_of_output in zip(hosted.outputs, ends, strict=True):

@@ -14,7 +14,7 @@ from dataflow_model.overriding import override
 from dataflow_model.plan.functions.dofn import DoFn, TaggedOutput
 from dataflow_model.plan.functions.state import MapStateSpec, TimerSpec, on_timer
 from dataflow_model.plan.functions.windowed import WindowedOutput
-from dataflow_model.runners.beam.stages import Hosted, OfStage, emptied
+from dataflow_model.runners.beam.stages import Hosted, OfStage, emptied, in_stage
 from dataflow_model.runners.beam.states import Handles, States, name_and_tag
 from dataflow_model.runners.beam.times import NO_BEAM_PANE, beam_timestamp, our_pane, our_time
 from dataflow_model.triggers import TimeDomain
@@ -55,11 +55,12 @@ class StatefulStageFn(OfStage, DoFn):
 
     @override
     def start_bundle(self) -> None:
-        if self.hosted is None:
-            self.states = States()
-            states = self.states
-            self.hosted = Hosted(self.spec, self.run_id, lambda: states)
-        self.hosted.operations.begin()
+        with in_stage(self.spec.label):
+            if self.hosted is None:
+                self.states = States()
+                states = self.states
+                self.hosted = Hosted(self.spec, self.run_id, lambda: states)
+            self.hosted.operations.begin()
 
     def process(  # type: ignore[override] # the parameters are filled by name
         self,
@@ -78,7 +79,8 @@ class StatefulStageFn(OfStage, DoFn):
         for number, side in enumerate(self.spec.sides):
             reader.look_ups[side] = functools.partial(_fixed, sides[f"{SIDE}{number}"])
         encoded, value = pair
-        hosted.receive((hosted.decode_key(encoded), value), int(timestamp), (window,), pane)
+        with in_stage(self.spec.label):
+            hosted.receive((hosted.decode_key(encoded), value), int(timestamp), (window,), pane)
         return self._outputs()
 
     @on_timer(event_timer)
@@ -116,7 +118,8 @@ class StatefulStageFn(OfStage, DoFn):
     def finish_bundle(self) -> Iterable[Any]:
         """End a bundle, and return what the functions put out at its end."""
         assert self.hosted is not None  # noqa: S101 - the bundle has begun
-        self.hosted.operations.finish()
+        with in_stage(self.spec.label):
+            self.hosted.operations.finish()
         return self._outputs()
 
     def teardown(self) -> None:
@@ -146,7 +149,8 @@ class StatefulStageFn(OfStage, DoFn):
             hold_timestamp=beam_timestamp(int(timestamp)),
             paneinfo=NO_BEAM_PANE,
         )
-        self.hosted.operations.fire(family, timer)
+        with in_stage(self.spec.label):
+            self.hosted.operations.fire(family, timer)
         return self._outputs()
 
     def _outputs(self) -> Iterable[Any]:

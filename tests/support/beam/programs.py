@@ -118,6 +118,12 @@ def splittable(p: Any) -> Any:
     return p | beam.Create([3, 2]) | beam.ParDo(Counting()) | beam.combiners.Count.PerElement()
 
 
+def splittable_with_side_inputs(p: Any) -> Any:
+    added = [p | f"side {number}" >> beam.Create([number]) for number in (10, 20, 30)]
+    sides = [beam.pvalue.AsSingleton(side) for side in added]
+    return p | beam.Create([3, 2]) | beam.ParDo(Adding(), *sides) | beam.combiners.Count.PerElement()
+
+
 def ends_of_bundles(p: Any) -> Any:
     return p | beam.Create([1, 2, 3]) | beam.ParDo(Batching()) | beam.ParDo(WithWindow())
 
@@ -148,6 +154,7 @@ PROGRAMS = (
     one_random_value_for_all_readers,
     state_and_timers,
     splittable,
+    splittable_with_side_inputs,
     ends_of_bundles,
     reshuffled,
     keys_by_their_coder,
@@ -224,6 +231,18 @@ class Counting(beam.DoFn):  # type: ignore[misc]
         if tracker.try_claim(position):
             yield position
             tracker.defer_remainder()
+
+
+class Adding(beam.DoFn):  # type: ignore[misc]
+    """A splittable function that counts up to each element, and adds its side inputs."""
+
+    def process(
+        self, element: int, first: int, second: int, third: int, tracker: Any = beam.DoFn.RestrictionParam(_RANGES)
+    ) -> Any:
+        position = tracker.current_restriction().start
+        while tracker.try_claim(position):
+            yield position + first + second + third
+            position += 1
 
 
 class Batching(beam.DoFn):  # type: ignore[misc]

@@ -56,6 +56,17 @@ def user_error(error: BaseException, label: str, element: Any, *, hint: str | No
     return _report(error, f"  transform: {label!r}\n  element: {shown(element)}", hint)
 
 
+def part_error(error: BaseException, label: str, *, hint: str) -> UserCodeError:
+    """Return the error to raise in place of an exception of a part of a function, whose elements are not known.
+
+    Args:
+        error: the exception.
+        label: what the part is called.
+        hint: the hint if the exception has none.
+    """
+    return _report(error, f"  transform: {label!r}", hint)
+
+
 def column_error(error: BaseException, label: str, times: NDArray[np.int64]) -> UserCodeError:
     """Return the error to raise in place of an exception of user code for a column of event times."""
     span = f", from {format_instant(int(times.min()))} to {format_instant(int(times.max()))}" if len(times) else ""
