@@ -102,6 +102,12 @@ def pytest_runtest_logreport(report: Any) -> None:
     if isinstance(report.longrepr, tuple):  # where the test was skipped, and why
         reason = report.longrepr[2]
     name = report.nodeid.partition("::")[2].replace("::", ".")
-    line = {"test": name, "outcome": report.outcome, "ran": _RAN.get(report.nodeid, 0), "reason": reason}
+    line = {
+        "test": name,
+        "module": pathlib.Path(report.location[0]).stem,
+        "outcome": report.outcome,
+        "ran": _RAN.get(report.nodeid, 0),
+        "reason": reason,
+    }
     with pathlib.Path(os.environ["BEAM_OUTCOMES"]).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
