@@ -94,9 +94,8 @@ SUITES: Final = {
 }
 """The modules of Beam's tests; those that need services of Google are left out of the ones with a `*`."""
 _BEGIN, _END = "<!-- outcomes of Beam's suites -->", "<!-- end of the outcomes -->"
-_TIMEOUTS: Final = {"spark": 300, "spark-stream": 300}
-_TIMEOUT: Final = 100
-"""After how many seconds a test counts as failed, on some hosts and on the others."""
+_TIMEOUT: Final = 300
+"""After how many seconds a test counts as failed."""
 
 
 def run(suite: str, host: str) -> list[dict[str, Any]]:
@@ -108,7 +107,7 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
         outcomes = Path(folder, "outcomes")
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.beam.suite_plugin",
-            "-W", "ignore", f"--timeout={_TIMEOUTS.get(host, _TIMEOUT)}",
+            "-W", "ignore", f"--timeout={_TIMEOUT}",
             "-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib",
             *map(str, _paths(suite, Path(spec.origin).parent)),
         ]  # fmt: skip

@@ -15,7 +15,7 @@ from unittest import mock
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 TEXT: Final = """Flourish of trumpets: Flourish. to be or not to be
@@ -66,6 +66,7 @@ class Shipped:
         is_quick: whether each run of the tests runs it.
         shown: what is compared of a line that it writes.
         prepare: writes other inputs.
+        messages: what it reads from Pub/Sub, each with its event time in seconds.
     """
 
     module: str
@@ -74,6 +75,7 @@ class Shipped:
     is_quick: bool = False
     shown: Callable[[str], str] = str
     prepare: Callable[[Path], None] | None = None
+    messages: Sequence[tuple[str, int]] = attrs.field(default=(), repr=False)
 
     def __str__(self) -> str:
         return self.module
@@ -89,11 +91,15 @@ class Shipped:
             (folder / name).write_text(text.format(folder=folder) if name.endswith(".yaml") else text)
         if self.prepare is not None:
             self.prepare(folder)
+        from tests.support.beam.google import standing_for  # where Beam is installed
+
         arguments = self.arguments.format(folder=folder).split()
-        with mock.patch.object(sys, "argv", [self.module, *arguments, *options]):
+        own = mock.patch.object(sys, "argv", [self.module, *arguments, *options])
+        with own, standing_for(folder, self.messages):
             runpy.run_module(f"apache_beam.{self.module}", run_name="__main__", alter_sys=True)
         written = [path for path in folder.rglob("out*") if path.is_file()]
-        return sorted(self.shown(line) for path in written for line in path.read_text().splitlines())
+        lines = [line.replace(str(folder), "") for path in written for line in path.read_text().splitlines()]
+        return sorted(map(self.shown, lines))
 
 
 def _total_and_pi(line: str) -> str:
@@ -138,6 +144,11 @@ SHIPPED: Final = (
         is_quick=True,
     ),
     Shipped("examples.complete.game.user_score", inputs={"text": GAME}),
+    Shipped(
+        "examples.complete.game.hourly_team_score",
+        "--input={folder}/text --dataset=game --project=none --start_min=2015-10-19-05-30",
+        {"text": GAME},
+    ),
     Shipped("examples.cookbook.coders", inputs={"text": '{"host": ["A", 1], "guest": ["B", 3]}\n'}),
     Shipped("examples.cookbook.custom_ptransform"),
     Shipped("examples.cookbook.group_with_coder", inputs={"text": "ann,1\nben,2\nann,4\n"}, is_quick=True),
@@ -155,4 +166,23 @@ SHIPPED: Final = (
         prepare=_digits,
     ),
     Shipped("yaml.main", "--yaml_pipeline_file={folder}/pipeline.yaml", {"pipeline.yaml": YAML, "scores.csv": SCORES}),
+)
+
+_SINGLE = [(f"user0_Emu,Emu,1,{minute * 60_000},-", minute * 60) for minute in range(12)]
+_HUMANS = [(f"user{minute}_Emu,Emu,10,{minute * 60_000},-", minute * 60) for minute in range(9)]
+_OPTIONS: Final = "--topic=projects/none/topics/game --dataset=game --project=none --allow_unsafe_triggers"
+LEADER_BOARD: Final = Shipped(
+    "examples.complete.game.leader_board",
+    _OPTIONS,
+    {},
+    messages=[*_SINGLE, ("user2_Fox,Fox,3,3600000,-", 3600), ("not a line of the game", 3700)],
+)
+GAME_STATS: Final = Shipped(
+    "examples.complete.game.game_stats", _OPTIONS, {}, messages=[*_HUMANS, ("robot_Emu,Emu,100,540000,-", 540)]
+)
+STREAMING_WORDCOUNT: Final = Shipped(
+    "examples.streaming_wordcount",
+    "--input_topic=projects/none/topics/lines --output_topic=projects/none/topics/counts",
+    {},
+    messages=[("to be or", 1), ("not to be", 9), ("to", 31)],
 )
