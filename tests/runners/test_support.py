@@ -19,6 +19,7 @@ from dataflow_model.plan.logical.nodes import Node
 from dataflow_model.runners.local.bounded import support as local
 from dataflow_model.runners.spark import support as spark
 from dataflow_model.testing import TestStream
+from tests.support.resuming import Counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,7 @@ def examples(folder: Path) -> dict[Feature, Callable[[dm.Pipeline], Any]]:
             (create(p) | dm.WithTimestamps(lambda _: 5), p | "more" >> dm.Create([])) | dm.Flatten() | dm.Reshuffle()
         ),
         Feature.STATE: lambda p: create(p) | dm.ParDo(Remember()),
+        Feature.RESUMING: lambda p: create(p) | dm.ParDo(Counting()),
         Feature.STATIC_SIDE_INPUTS: lambda p: (
             create(p) | dm.Map(lambda pair, by: (pair, by), dm.AsSingleton(p | "by" >> dm.Create([1])))
         ),

@@ -13,6 +13,7 @@ import attrs
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.checks.record_ids import RECORD_ID
 from dataflow_model.plan.endpoints.features import Feature
+from dataflow_model.plan.functions.resuming import ResumingFn
 from dataflow_model.plan.logical.nodes import (
     AssignTimestamps,
     AssignWindows,
@@ -142,6 +143,8 @@ def features_of(plan: Plan) -> Iterator[tuple[str, Feature]]:
                     features.append(Feature.REPLAY_CLOCK)
             case ParDo():
                 features = [Feature.STATE if node.is_stateful else Feature.ELEMENT_WISE]
+                if isinstance(node.fn, ResumingFn):
+                    features.append(Feature.RESUMING)
                 if RECORD_ID in node.metadata:
                     features.append(Feature.RECORD_IDS)
                 are_changing = {side in changing for side in node.side_inputs}

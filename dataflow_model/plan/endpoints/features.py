@@ -19,6 +19,7 @@ class Feature(enum.Enum):
     REPLAY_CLOCK = "a replay clock (`processing_time=`)"
     ELEMENT_WISE = "element-wise transforms, `WithTimestamps`, `Flatten`, `Partition`, `Reshuffle`"
     STATE = "stateful `DoFn`s, timers and computations"
+    RESUMING = "splittable functions of Beam's whose work on an element may not end, such as `PeriodicImpulse`"
     STATIC_SIDE_INPUTS = "side inputs that do not change during the run"
     CHANGING_SIDE_INPUTS = "side inputs that change during the run"
     DEDUPLICATION = "`Deduplicate`"

@@ -89,6 +89,16 @@ def requested_by(function: Callable[..., Any], specs: Mapping[str, Any] | None =
     return requests
 
 
+def takes_any_keyword(function: Callable[..., Any]) -> bool:
+    """Return whether a function takes any keyword arguments.
+
+    Example:
+        >>> takes_any_keyword(lambda x, **options: x), takes_any_keyword(lambda x, *, by: x)
+        (True, False)
+    """
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in _parameters(function))
+
+
 def filled_by_position(function: Callable[..., Any], args: Iterable[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return how to pass further positional arguments: by name if the runner fills a parameter before one of them.
 

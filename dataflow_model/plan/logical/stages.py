@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from dataflow_model.plan.functions.resuming import ResumingFn
 from dataflow_model.plan.logical.ahead import KeptSource, cut_ahead
 from dataflow_model.plan.logical.graph import Plan, main_inputs, outputs_of
 from dataflow_model.plan.logical.nodes import (
@@ -215,7 +216,9 @@ def side_cut(label: str, number: int) -> str:
 
 
 def changing_sides(plan: Plan) -> tuple[SideInput, ...]:
-    """Return the side inputs that change while a stream runs: those that depend on an unbounded source or a script.
+    """Return the side inputs that change while a plan runs.
+
+    They depend on an unbounded source, on a script, or on a function whose work may outlast its input.
 
     The others are known before the pipeline runs, and are sent with the functions.
 
@@ -233,7 +236,7 @@ def changing_sides(plan: Plan) -> tuple[SideInput, ...]:
         changes = node.source.changes if isinstance(node, Read) else any(ref in changing for ref in node.inputs)
         if isinstance(node, ParDo):
             sides += [side for side in node.side_inputs if side.ref in changing]
-        if changes:
+        if changes or (isinstance(node, ParDo) and isinstance(node.fn, ResumingFn)):
             changing.update(outputs_of(node))
     return tuple(sides)
 

@@ -67,6 +67,11 @@ class Commit:
     heads: Mapping[tuple[int, int], int] = attrs.field(factory=dict)
     done: Mapping[str, int] = attrs.field(factory=dict)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is over: its input has ended, and nothing that outlasts it is left."""
+        return self.offset.last and self.moment is None
+
 
 @attrs.define
 class RunFile:
@@ -323,7 +328,7 @@ def _text(stored: bytes) -> str:
 
 
 def is_input_over(host_part: str) -> bool:
-    """Return whether the last commit of a run ends its input.
+    """Return whether a run is over after its last commit.
 
     Args:
         host_part: this host's part of its checkpoint.
@@ -333,4 +338,4 @@ def is_input_over(host_part: str) -> bool:
         return False
     with contextlib.closing(file):
         commit = file.last_commit()
-    return commit is not None and commit.offset.last
+    return commit is not None and commit.is_over

@@ -6,7 +6,7 @@ The order of a micro-batch:
 2. one SQLite transaction commits the state, the offset and the pending output of the sinks;
 3. the sinks publish, and sync;
 4. the progress is written, and the next transaction marks the commit as published;
-5. the sources learn what has been read for good.
+5. the sources learn what has been read for good, and functions that await it that their output is committed.
 
 A restart publishes pending output again, which does not change what is already published; it never runs the
 micro-batch again.
@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.micros import wall_clock
+from dataflow_model.plan.functions.resuming import AwaitsCommit
+from dataflow_model.plan.logical.nodes import ParDo
 from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
 from dataflow_model.runners.sharded.checkpoint.requests import (
@@ -112,8 +114,8 @@ class LocalStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether the input has ended."""
-        return self.offset.last
+        """Whether the run is over."""
+        return self._last is not None and self._last.is_over
 
     def roll_forward(self) -> None:
         """Publish the last commit of an earlier start of the run, unless it is marked as published.
@@ -206,6 +208,9 @@ class LocalStream:
         forget_signals(self.checkpoint.requests, commit.offset.signals)
         self._pending = None
         acknowledge(self.program.staged.sources, commit.offset)
+        for node in self.program.staged.plan.nodes:
+            if isinstance(node, ParDo) and isinstance(node.fn, AwaitsCommit):
+                node.fn.committed()
 
     @property
     def _publisher(self) -> Publisher:

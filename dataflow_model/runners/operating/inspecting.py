@@ -167,7 +167,7 @@ def inspect(
     observed = read(folder, record, most)
     requests = common_part(folder) / "requests"
     process = who_is_running(folder)
-    is_over = observed.offset is not None and observed.offset.last
+    is_over = observed.offset is not None and observed.offset.last and progress.get("moment") is None
     state = "drained" if is_drained(requests) else "running" if process else "finished" if is_over else "stopped"
     return Inspection(
         checkpoint=path,

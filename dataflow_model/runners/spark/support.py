@@ -28,6 +28,9 @@ BATCH: Final = Support(
         Feature.CHANGING_SIDE_INPUTS: Supported("as they are at the end of the input"),
         Feature.DEDUPLICATION: Supported("the elements with one id are taken in event-time order"),
         Feature.STATE: Supported("processing-time timers never fire"),
+        Feature.RESUMING: Unsupported(
+            "a batch job reads its input to the end, and this work may have none", "run the pipeline with LocalRunner"
+        ),
         Feature.TRIGGERS: Supported("clocks do not advance: early panes only by count"),
         Feature.LATENESS: Supported("no effect: nothing is late"),
         Feature.SIGNALS: Unsupported(
@@ -41,6 +44,9 @@ STREAMING: Final = Support(
     'SparkRunner(spark, mode="streaming", …)',
     {
         **_ALL,
+        Feature.RESUMING: Unsupported(
+            "a stream on Spark ends with its input", "run the pipeline with LocalRunner, with a checkpoint"
+        ),
         Feature.LARGE_DATAFRAMES: Unsupported(
             "Spark cannot union it with a stream, so its rows are collected, up to 64 MB",
             "write it to files and read them: df.write.parquet(…), dm.io.ReadParquet(…)",

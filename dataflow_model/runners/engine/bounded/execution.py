@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -17,7 +18,14 @@ from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.rewrites.early_end import percentile_that_ends
 from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.plan.rewrites.own_objects import with_own_objects
-from dataflow_model.runners.engine.bounded.inputs import HowFar, Size, inputs_of, script_chunks
+from dataflow_model.runners.engine.bounded.inputs import (
+    HowFar,
+    InputChunk,
+    Size,
+    inputs_of,
+    script_chunks,
+    taken_signals,
+)
 from dataflow_model.runners.engine.bounded.rows import row_chunks
 from dataflow_model.runners.engine.collections.ahead import run_ahead
 from dataflow_model.runners.engine.collections.kept import Course, Kept
@@ -27,24 +35,23 @@ from dataflow_model.runners.engine.functions.lifetimes import torn_down
 from dataflow_model.runners.engine.lanes.bundle import windows_apart
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle, add_arrived
 from dataflow_model.runners.engine.lanes.lanes import Repeated, array_of, taken
+from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
 from dataflow_model.runners.engine.lanes.pane_tables import PaneRecords
 from dataflow_model.runners.engine.lanes.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.runners.engine.machines.shard import StageShard, least_by_instant, routed
 from dataflow_model.runners.engine.sources.rows_held import with_rows_held
-from dataflow_model.runners.engine.sources.timeline import Awaited
+from dataflow_model.runners.engine.sources.timeline import Awaited, Timeline
 from dataflow_model.runners.reporting import Measured, state_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.plan.logical.stages import StagedPlan
-    from dataflow_model.runners.engine.bounded.inputs import InputChunk
     from dataflow_model.runners.engine.collections.ahead import Ahead
     from dataflow_model.runners.engine.lanes.bundle import Bundle
     from dataflow_model.runners.engine.lanes.order import At
-    from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
     from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane
     from dataflow_model.runners.engine.machines.shard import Arrivals
     from dataflow_model.runners.engine.sources.estimation import Jump
@@ -54,6 +61,8 @@ PanesBySink: TypeAlias = "dict[str, list[tuple[int, PaneRecords]]]"
 
 CHUNK: Final = Size(instants=4_000, elements=20_000, rows=65_536)
 """The size at which a chunk ends."""
+_LONGEST_PAUSE: Final = 1.0
+"""After how many seconds without anything due there is an instant nevertheless, for signals."""
 
 
 class Execution:
@@ -107,10 +116,15 @@ class Execution:
         staged = cut_into_stages(plan, changing_sides(plan))
         return cls(staged, run_ahead_in_process(staged, clock), clock, most=most, rows=rows)
 
-    def run(self) -> Generator[dict[str, Sequence[Record]]]:
-        """Yield the records that reach each sink, chunk by chunk; the generator must be exhausted or closed."""
+    def run(self, pause: Callable[[float], object] = time.sleep) -> Generator[dict[str, Sequence[Record]]]:
+        """Yield the records that reach each sink, chunk by chunk; the generator must be exhausted or closed.
+
+        Args:
+            pause: waits for some seconds, or returns earlier if the caller wants to stop; it is called only while there
+                is work that outlasts the input.
+        """
         with torn_down(*self._shards, *self._fragments.values()):
-            for chunk in self._chunks():
+            for chunk in self._chunks(pause):
                 panes = self._run(chunk)
                 arrivals, at = chunk.arrivals, chunk.timeline.at
                 reached = {
@@ -137,12 +151,33 @@ class Execution:
         joined = {label: Course.joined(course) for label, course in courses.items() if replays}
         return {label: Kept.of(bundles, joined.get(label)) for label, bundles in parts.items()}
 
-    def _chunks(self) -> Iterator[InputChunk]:
+    def _chunks(self, pause: Callable[[float], object] = time.sleep) -> Iterator[InputChunk]:
         if inputs_of(self.staged).scripts:
-            return script_chunks(self.staged, self._through, self._signals, self._size, self._awaited)
-        return row_chunks(
-            self.staged, self._through, self._signals, self._size, self.clock, self._awaited, self._how_far
-        )
+            yield from script_chunks(self.staged, self._through, self._signals, self._size, self._awaited)
+        else:
+            yield from row_chunks(
+                self.staged, self._through, self._signals, self._size, self.clock, self._awaited, self._how_far
+            )
+        yield from self._after_input(pause)
+
+    def _after_input(self, pause: Callable[[float], object]) -> Iterator[InputChunk]:
+        """Yield an instant whenever something is due, as long as work is left that outlasts the input.
+
+        The clock goes on from where the input has left it.
+        """
+        behind = wall_clock() - self.reached if self.clock is not None or inputs_of(self.staged).scripts else 0
+        while any(shard.is_unfinished for shard in self._shards):
+            machines = [machine for shard in self._shards for machine in shard.machines.values()]
+            moments = [moment for machine in machines if (moment := machine.next_moments()[1]) is not None]
+            left = (min(moment for moment in moments if moment > self.reached) + behind - wall_clock()) / 1_000_000
+            if left > 0:
+                pause(min(left, _LONGEST_PAUSE))
+            now = max(wall_clock() - behind, self.reached + 1)
+            timeline = Timeline(InstantLane.of([(now, 0)]), [True])
+            signals = taken_signals(self._signals)
+            if signals:
+                timeline.signals[0] = signals
+            yield InputChunk(timeline)
 
     def signal(self, name: str) -> None:
         """Send a signal, which takes effect at the start of the next chunk; may be called from any thread."""

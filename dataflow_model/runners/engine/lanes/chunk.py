@@ -37,11 +37,13 @@ class Instants:
         clocks: the processing clock at each instant.
         closes: whether each instant completes its tick, so that timers at the clock's own time fire.
         signals: by index, the names of the signals that take effect at the start of an instant.
+        drains: whether the run is being drained, so that functions end the work that is left.
     """
 
     clocks: Sequence[int]
     closes: Sequence[bool]
     signals: Mapping[int, Collection[str]] = attrs.field(factory=dict)
+    drains: bool = False
 
     def __len__(self) -> int:
         return len(self.clocks)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import attrs
 
 from dataflow_model.metrics.collecting import count_emitted, count_received
+from dataflow_model.plan.functions.resuming import ResumingFn
 from dataflow_model.plan.logical.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
 from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.plan.logical.stages import side_cut
@@ -22,6 +23,7 @@ from dataflow_model.runners.engine.machines.deduplicating import DeduplicatingMa
 from dataflow_model.runners.engine.machines.interval_join import IntervalJoinMachine
 from dataflow_model.runners.engine.machines.memoising import MemoMachine
 from dataflow_model.runners.engine.machines.relay import RelayMachine
+from dataflow_model.runners.engine.machines.resuming import ResumingMachine
 from dataflow_model.runners.engine.machines.side_join import SideJoinMachine
 from dataflow_model.runners.engine.machines.stateful import StatefulMachine
 from dataflow_model.time import MAX_TIMESTAMP
@@ -97,6 +99,8 @@ class StageShard:
                 return DeduplicatingMachine(node, percentiles, records_percentile=records_percentile)
             case ParDo() if node.declaration.joins:
                 return IntervalJoinMachine(node, percentiles, is_durable=self.is_durable)
+            case ParDo() if isinstance(node.fn, ResumingFn):
+                return ResumingMachine(node, self.staged.plan, self.side_values, percentiles)
             case ParDo() if node.is_stateful:
                 return StatefulMachine(node, self.staged.plan, self.side_values, percentiles)
             case ParDo() if source is not None and node.label not in self.staged.side_feeds:
@@ -235,10 +239,17 @@ class StageShard:
         tear_down_all([*self.machines.values(), *self._fragments.values()])
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether a node has work left that may outlast its input."""
+        machines = self.machines.values()
+        return any(isinstance(machine, ResumingMachine) and machine.is_unfinished for machine in machines)
+
+    @property
     def is_over(self) -> bool:
-        """Whether the input of every node has ended, after which no function is called any more."""
+        """Whether the input of every node has ended and no work is left, after which no function is called any more."""
         producers = {producer for label in self.machines for producer in self.staged.feeds[label]}
-        return all(self.watermarks.get(producer, MIN_WATERMARKS).low == MAX_TIMESTAMP for producer in producers)
+        ended = all(self.watermarks.get(producer, MIN_WATERMARKS).low == MAX_TIMESTAMP for producer in producers)
+        return ended and not self.is_unfinished
 
 
 def least_by_instant(feed: Mapping[str, int], known: Mapping[str, WatermarkLane], count: int) -> WatermarkLane:

@@ -75,7 +75,7 @@ class StatefulMachine(StoreMachine):
         self._sorts = node.declaration.time_sorted
         self._wait = lateness if self._sorts else 0
         self._has_expiry = node.declaration.has_expiry
-        self.state = CellStore(0 if self._sorts else lateness, holds_to_end=self._has_expiry)
+        self.state = self._new_store(0 if self._sorts else lateness)
         super().__init__(node.label, self.state, percentiles)
         self._calls = UserCalls(node, side_values, self)
         bound = node.fn.lateness if isinstance(node.fn, BoundedLatenessFn) else None
@@ -86,6 +86,10 @@ class StatefulMachine(StoreMachine):
         """What is known of the windows of the current chunk, or of the current key of a bounded job."""
         self._quiet_until = int(MIN_TIMESTAMP)
         """The event time before which nothing of the current key of a bounded job is due."""
+
+    def _new_store(self, lateness: int) -> CellStore:
+        """Return an empty store, given how long after the end of a window its state is cleared."""
+        return CellStore(lateness, holds_to_end=self._has_expiry)
 
     # The events of one instant -------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.micros import shifted
 from dataflow_model.plan.functions.declaration import EXPIRY
 from dataflow_model.plan.functions.dofn import Retract, TaggedOutput, TimestampedValue
-from dataflow_model.plan.functions.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA
+from dataflow_model.plan.functions.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, takes_any_keyword
 from dataflow_model.plan.functions.state import CombiningStateSpec, WatermarkSpec
 from dataflow_model.plan.functions.state_handles import Timer, Watermark, WatermarkHold
 from dataflow_model.plan.functions.state_journal import StateJournal
@@ -240,8 +240,11 @@ class UserCalls:
         held = {name: request for name, request in requested_by(node.fn.user_function()).items() if request in specs}
         process = self._arguments(node.parameters | held, METADATA, node.kwargs)
         self._arguments_of = {
-            function: self._arguments(requested_by(getattr(node.fn, function)), TIMER_METADATA)
-            for function in self._declaration.callbacks.values()
+            name: self._arguments(
+                requested_by(function), TIMER_METADATA, node.kwargs if takes_any_keyword(function) else ()
+            )
+            for name in self._declaration.callbacks.values()
+            for function in [getattr(node.fn, name)]
         }
         if self._declaration.has_expiry:
             self._arguments_of[EXPIRY] = self._arguments(requested_by(getattr(node.fn, EXPIRY)), EXPIRY_METADATA)

@@ -63,6 +63,7 @@ class Timeline:
         signals: by index, the signals that take effect at an instant.
         jumps: by source, an event that has moved its watermark far ahead of the clock.
         counts: by source, what was counted when the watermarks were computed; only in bounded runs.
+        drains: whether the run is being drained.
     """
 
     at: InstantLane = attrs.field(factory=functools.partial(InstantLane.of, ()))
@@ -71,6 +72,7 @@ class Timeline:
     signals: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
     jumps: dict[str, Jump] = attrs.field(factory=dict)
     counts: dict[str, Counter[str]] = attrs.field(factory=dict)
+    drains: bool = False
 
     def __len__(self) -> int:
         return len(self.at)
@@ -84,12 +86,13 @@ class Timeline:
             {index - start: names for index, names in self.signals.items() if start <= index < stop},
             {} if start else self.jumps,
             {} if start else self.counts,
+            self.drains,
         )
 
     @property
     def instants(self) -> Instants:
         """The instants, in the form for stages."""
-        return Instants(Integers(self.at.clocks), self.closes, self.signals)
+        return Instants(Integers(self.at.clocks), self.closes, self.signals, self.drains)
 
 
 @attrs.define

@@ -78,7 +78,7 @@ class LocalResult(BoundedRun):
             collecting_rarely(),
             Output(self._run_id, execution.staged.sinks) as output,
         ):
-            with contextlib.closing(execution.run()) as chunks:
+            with contextlib.closing(execution.run(self._stop.wait)) as chunks:
                 for reached in chunks:
                     if self._stop.is_set():
                         return RunnerState.STOPPED

@@ -44,6 +44,10 @@ WORKERS: Final = Support(
             "the workers are at different instants, so a signal has no single instant to take effect at",
             "use dm.LocalRunner() without workers, or put the signal into a TestStream",
         ),
+        Feature.RESUMING: Unsupported(
+            "the workers run one stage after the other, each over the whole input",
+            "use one process: LocalRunner() without workers, or with a checkpoint",
+        ),
     },
 )
 

@@ -26,7 +26,8 @@ class Offset:
         begun: the labels of the sources that have started.
         listed: under `until="drained"`, the sequencer of the start that has listed the sources since; else `None`.
         step: the number of steps that scripts have made.
-        last: whether the input ends with the micro-batch.
+        last: whether the input ends with the micro-batch, or has ended before.
+        drains: whether the run is being drained.
         signals: the requests for signals that were pending when the micro-batch was planned.
         signalled: the last of all requests for signals that were taken; `""` before the first.
         sources: the origins of each source of rows that has been listed.
@@ -39,9 +40,18 @@ class Offset:
     listed: int | None = None
     step: int = 0
     last: bool = False
+    drains: bool = False
     signals: tuple[str, ...] = ()
     signalled: str = ""
     sources: Mapping[str, SourceOffset] = attrs.field(factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return attrs.asdict(self, recurse=False)
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Restore an offset; an earlier release may have stored one without some of the attributes."""
+        for name, value in ({"drains": False} | dict(state)).items():
+            object.__setattr__(self, name, value)
 
     def of_source(self, label: str) -> SourceOffset:
         """Return the origins of a source, of which there are none if it has not been listed."""
@@ -50,6 +60,8 @@ class Offset:
     def to_json(self) -> dict[str, Any]:
         """Return the offset as JSON values, with the format of the checkpoint, as Spark logs it."""
         own = attrs.asdict(self, recurse=False)
+        if not self.drains:
+            del own["drains"]  # which earlier releases do not know
         sources = {label: source.to_json() for label, source in self.sources.items()}
         return {"format": FORMAT, **own, "begun": [*self.begun], "signals": [*self.signals], "sources": sources}
 

@@ -56,6 +56,7 @@ class Control:
         finished: by label, the origins without rows after this micro-batch: they have been read completely, or no
             longer exist.
         changes: by label, the changes of a followed source that are reported to users; see `SourceOffset`.
+        drains: whether the run is being drained, so that functions end the work that outlasts the input.
     """
 
     wall: int | None = None
@@ -68,6 +69,7 @@ class Control:
     declared: tuple[tuple[str, tuple[str, ...]], ...] = ()
     finished: tuple[tuple[str, tuple[str, ...]], ...] = ()
     changes: tuple[tuple[str, dict[str, int]], ...] = ()
+    drains: bool = False
 
 
 @attrs.define
@@ -133,7 +135,9 @@ class Feed:
         signals: Sequence[str] = (),
         committed: Mapping[str, Any] = NOTHING_COMMITTED,
     ) -> Offset:
-        """Return the end of the micro-batch that starts at `start`; `start` itself if the input has ended.
+        """Return the end of the micro-batch that starts at `start`; `start` itself if the run is over.
+
+        A run goes on after the end of its input as long as something is due: the work that outlasts the input.
 
         Args:
             start: the offset at which the micro-batch starts.
@@ -142,7 +146,7 @@ class Feed:
             signals: the pending requests for signals, in order; each is taken once.
             committed: the progress that the last commit wrote.
         """
-        if start.last:
+        if start.last and committed.get("moment") is None:
             return start
         labels = tuple(read.label for read in self.reads)
         end = attrs.evolve(
@@ -153,7 +157,10 @@ class Feed:
             begun=labels,
             signals=tuple(signals),
             signalled=max([start.signalled, *signals]),
+            drains=start.drains or drain or (until_drained and start.last),
         )
+        if start.last:
+            return attrs.evolve(end, sources={label: source.unpolled() for label, source in start.sources.items()})
         if self.scripts:
             steps = len(self._script())
             return attrs.evolve(end, step=min(start.step + self.rows_per_batch, steps), last=start.step >= steps)
@@ -168,10 +175,12 @@ class Feed:
             counts = shares(unread(listed), self.rows_per_batch, self.reads, committed)
             read = {label: source.advanced(counts.get(label, {})) for label, source in listed.items()}
         nothing_listed = drain and not listed
+        last = enough or nothing_listed or (not begins and (over or drain))
         return attrs.evolve(
             end,
             listed=self.sequencer if until_drained and is_complete else None,
-            last=enough or nothing_listed or (not begins and (over or drain)),
+            last=last,
+            drains=end.drains or (until_drained and last),
             sources={label: source.finished() if source.is_followed else source for label, source in read.items()},
         )
 
@@ -222,6 +231,7 @@ class Feed:
             declared=self._declared(start, end, begins),
             finished=self._finished(start, end),
             changes=tuple((label, dict(source.changes)) for label, source in end.sources.items() if source.changes),
+            drains=end.drains,
         )
 
     def slices(self, start: Offset, end: Offset) -> list[Slice]:

@@ -53,7 +53,9 @@ def make_timeline(
         counters = meta.counters.setdefault(label, Counter())
         counters.update(changes)
     open_origins = [*control.open_origins, *_open_in_dataframes(program, meta, control)]
-    return replay.timeline(sources, open_origins, control.ended, control.wall, program.awaited)
+    timeline = replay.timeline(sources, open_origins, control.ended, control.wall, program.awaited)
+    timeline.drains = control.drains
+    return timeline
 
 
 def note_sources(

@@ -62,7 +62,8 @@ def has_work(start: Offset, end: Offset, works: Sequence[Work], ended: Collectio
     return bool(
         end.listed != start.listed
         or control.begins
-        or control.last
+        or (control.last and not start.last)
+        or (control.drains and not start.drains)
         or control.steps
         or control.signals
         or control.declared

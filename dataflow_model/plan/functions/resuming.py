@@ -1,0 +1,31 @@
+"""Functions of the engine's own that learn how a run goes on, as those of another SDK's pipelines need it."""
+
+from __future__ import annotations
+
+import abc
+
+from dataflow_model.plan.functions.dofn import DoFn
+
+
+class AwaitsCommit(abc.ABC):
+    """A function that learns in a stream in process when what it has put out is committed and published."""
+
+    @abc.abstractmethod
+    def committed(self) -> None:
+        """Learn that all micro-batches so far are committed; a process that is killed before may never call it."""
+
+
+class ResumingFn(DoFn):
+    """A stateful function that goes on with its work whenever one of its timers in processing time fires.
+
+    Its state is not cleared when a window ends, and no element is dropped as late. As long as a timer is set, the run
+    goes on, also after the end of the input, and the output watermark stays behind the end of the global window, and at
+    the output timestamps of the timers. A timer fires at most once per instant; one that is set meanwhile is due at a
+    later instant. Timers in event time never fire.
+    """
+
+    def drain(self) -> None:
+        """Learn that the run is being drained, so that the work that is left should end; may be called repeatedly.
+
+        All timers then fire at once, whenever they are due.
+        """
