@@ -49,7 +49,7 @@ def test_a_commit_of_collected_records_counts_and_stores_them_without_loading_th
     sink = CollectSink()
     delivered = messages(sink, {1: "a", 2: Unreadable()}, {}, {3: "c"})
     assert sink.count_records(delivered) == 3
-    write_part(tmp_path, "collected/all/run-0.pickle", (0, sink.kept(delivered[1:])))
+    write_part(tmp_path, "collected/all/run-0.pickle", (0, sink.packed_records(delivered[1:])))
     assert [record.value for record in read_collected(str(tmp_path), "all")] == ["c"]
     with pytest.raises(InvalidType, match=r"its class does not restore it: ValueError: .*not a number"):
         sink.records(delivered)

@@ -27,7 +27,7 @@ _FIRST: Final = int(MIN_TIMESTAMP) + 1
 
 
 @attrs.define
-class KeptSide:
+class OpenSide:
     """The elements of one side that may still have partners, in order of their event times.
 
     Attributes:
@@ -69,7 +69,7 @@ class KeptSide:
 
 
 @attrs.define
-class CorrectedSide(KeptSide):
+class CorrectedSide(OpenSide):
     """The same, where an element may be emitted without a partner before its last partner can have arrived.
 
     Attributes:
@@ -114,7 +114,7 @@ class CorrectedSide(KeptSide):
         super().drop(count)
 
 
-_Sides = tuple[KeptSide, KeptSide]
+_Sides = tuple[OpenSide, OpenSide]
 
 
 class JoinedByElement(dm.DoFn):
@@ -131,7 +131,7 @@ class JoinedByElement(dm.DoFn):
             can arrive.
     """
 
-    side: ClassVar[type[KeptSide]] = KeptSide
+    side: ClassVar[type[OpenSide]] = OpenSide
     kept = dm.ValueStateSpec[_Sides | None](default=None)
     over = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
     unmatched = dm.WatermarkHoldSpec()

@@ -73,10 +73,10 @@ def checked_batches(source: ColumnSource, label: str, batches: Iterable[Any]) ->
                     f"{label!r} read no column {field.name!r}, only {', '.join(batch.schema.names)}",
                     hint="yield batches with the columns of schema()",
                 )
-            found = batch.schema.field(index).type
-            if found != field.type:
+            kind = batch.schema.field(index).type
+            if kind != field.type:
                 raise SourceError(
-                    f"{label!r} read column {field.name!r} as {found}, and its schema says {field.type}",
+                    f"{label!r} read column {field.name!r} as {kind}, and its schema says {field.type}",
                     hint="pass schema=self.schema() where the batch is made, or correct schema()",
                 )
         yield batch

@@ -28,7 +28,7 @@ class MessageWriter(SinkWriter):
         self._parts: list[RecordColumns] = []
 
     @property
-    def kept(self) -> Sequence[Record]:
+    def in_message(self) -> Sequence[Record]:
         """The records."""
         return list(itertools.chain.from_iterable(part.records() for part in self._parts))
 
@@ -58,7 +58,7 @@ class MessageSink(Sink):
         return MessageWriter()
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Do nothing; the runner takes `kept(messages)`."""
+        """Do nothing; the runner takes `packed_records(messages)`."""
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Do nothing, since nothing is written outside the messages."""
@@ -76,13 +76,13 @@ class MessageSink(Sink):
             >>> [record.value for record in sink.records([writer.close()])]
             [1, 2]
         """
-        return records_of_kept(self.kept(messages))
+        return records_of_kept(self.packed_records(messages))
 
     def count_records(self, messages: Sequence[bytes]) -> int:
         """Return the number of records, without loading them."""
-        return sum(kept.count for kept in self.kept(messages))
+        return sum(packed.count for packed in self.packed_records(messages))
 
-    def kept(self, messages: Sequence[bytes]) -> list[KeptRecords]:
+    def packed_records(self, messages: Sequence[bytes]) -> list[KeptRecords]:
         """Return the records as the messages hold them."""
         return [load(message) for message in filter(None, messages)]
 

@@ -111,7 +111,7 @@ class SinkWriter(abc.ABC):
         return False
 
     @property
-    def kept(self) -> Sequence[Record]:
+    def in_message(self) -> Sequence[Record]:
         """The records that `close` puts into the message; empty if they are pending elsewhere."""
         return ()
 
@@ -137,7 +137,7 @@ class Sink(abc.ABC):
     Attributes:
         panes: whether window and pane are written as columns too.
         feature: the feature that a runner must support to write to the sink.
-        keeps_records: whether the runner keeps the records (see `kept`) for `PipelineResult.collected`.
+        keeps_records: whether the runner keeps the records (see `packed_records`) for `PipelineResult.collected`.
     """
 
     panes: bool = False
@@ -282,7 +282,7 @@ class Sink(abc.ABC):
         """Return the number of `records`."""
         return len(self.records(messages))
 
-    def kept(self, messages: Sequence[bytes]) -> Sequence[KeptRecords]:
+    def packed_records(self, messages: Sequence[bytes]) -> Sequence[KeptRecords]:
         """Return the `records` in the form in which the runner keeps them, in any order."""
         records = self.records(messages)
         return [KeptRecords.of([RecordColumns.of(records)])] if records else []

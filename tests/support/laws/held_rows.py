@@ -213,7 +213,7 @@ def held_by_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     take_arrivals = files.RowReader.arrivals
 
     def arrivals(reader: files.RowReader, timeline: Timeline, *, is_last: bool = True) -> dict[str, PlacedBundle]:
-        held.append(reader.held)
+        held.append(reader.waiting)
         return take_arrivals(reader, timeline, is_last=is_last)
 
     monkeypatch.setattr(files.RowReader, "arrivals", arrivals)

@@ -20,8 +20,9 @@ from dataflow_model.runners.engine.lanes.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
 from dataflow_model.runners.engine.lanes.lanes import Integers, array_of
 from dataflow_model.runners.engine.lanes.order import name_of_origin
-from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
+from dataflow_model.runners.engine.lanes.order_lanes import InstantLane, RowOrders
 from dataflow_model.runners.engine.lanes.value_lanes import RowValues
+from dataflow_model.runners.engine.lanes.watermarks import MIN_WATERMARKS, WatermarkLane
 from dataflow_model.runners.engine.sources.estimation import NOTHING_YET
 from dataflow_model.runners.engine.sources.in_program import event_numbers, static_bundles
 from dataflow_model.runners.engine.sources.observing import WHOLE, Observations, Observer
@@ -154,8 +155,16 @@ class SourceTimeline:
         for label, origin in list(self._open):
             self.end(label, origin)
 
-    def next(self) -> Timeline:
-        """Return the ticks that are complete now, and have not been returned before."""
+    def next(self, *, is_last: bool = True) -> Timeline:
+        """Return the ticks that are complete now, and have not been returned before.
+
+        Args:
+            is_last: whether all rows have been taken. Otherwise the only tick without a replay clock is open: there is
+                no watermark yet.
+        """
+        if self._wall is not None and not is_last:
+            lane = WatermarkLane.of([MIN_WATERMARKS])
+            return Timeline(InstantLane.of([(self._wall, 0)]), [False], dict.fromkeys(self._sources, lane))
         open_origins = tuple(self._open)
         labels = {label for label, _ in open_origins}
         if not labels.isdisjoint(self._unsorted):
@@ -181,7 +190,7 @@ class PartRead(NamedTuple):
     """Rows of an origin that have been read and run through the transforms that are fused with the source.
 
     Attributes:
-        rows: the number of rows.
+        rows: the number of rows; none in a source in the program.
         stop: the row after the last one in the origin.
         seen: the observations.
     """
@@ -201,7 +210,7 @@ class RowReader:
         awaited: the percentiles that the plan's triggers wait for.
 
     Attributes:
-        held: the number of elements that have not arrived.
+        waiting: the number of elements that have not arrived.
     """
 
     def __init__(
@@ -210,7 +219,7 @@ class RowReader:
         self._staged, self._clock, self._through, self._awaited = staged, clock, through, awaited
         self._gathered: dict[str, list[tuple[Bundle, NDArray[np.int64]]]] = {}
         self._outputs_per_row = _ASSUMED_OUTPUTS
-        self.held = 0
+        self.waiting = 0
 
     def read(
         self,
@@ -274,7 +283,7 @@ class RowReader:
 
     def take(
         self, read: Read, first: int, worker: int = 0, workers: int = 1, *, most: int = sys.maxsize
-    ) -> Iterator[None]:
+    ) -> Iterator[PartRead]:
         """Run elements of a source in the program through the transforms that are fused with it, part by part.
 
         Args:
@@ -284,6 +293,7 @@ class RowReader:
             workers: the number of shares.
             most: the number of elements in a part at most, and of its outputs, as for `read`.
         """
+        nothing_seen = PartRead(0, 0, Observations(read.label, WHOLE, np.empty(0, np.int64)))
         has_instants = course_of(read.source) is not None
         numbers_of = {tag: kept.numbers() for tag, _, kept in kept_outputs(read)} if has_instants else {}
         for tag, bundle in static_bundles(read, first):
@@ -297,7 +307,7 @@ class RowReader:
                         numbers = numbers_of[tag][event_numbers(self._staged, cut, arrived.orders)]
                     outputs += self._gather({cut: arrived}, numbers)
                 self._note_outputs(outputs, count)
-                yield
+                yield nothing_seen
                 start += count
 
     def arrivals(self, timeline: Timeline, *, is_last: bool = True) -> dict[str, PlacedBundle]:
@@ -307,7 +317,7 @@ class RowReader:
             timeline: the timeline, which continues that of the last call.
             is_last: whether there is none after it; elements that arrive after this one are otherwise held.
         """
-        gathered, self._gathered, self.held = self._gathered, {}, 0
+        gathered, self._gathered, self.waiting = self._gathered, {}, 0
         arrivals: dict[str, PlacedBundle] = {}
         for cut, parts in gathered.items():
             bundle, numbers = all_joined([bundle for bundle, _ in parts]), np.concatenate([at for _, at in parts])
@@ -317,7 +327,7 @@ class RowReader:
                 if not is_last:
                     rows = np.flatnonzero(~arrives)
                     self._gathered[cut] = [(bundle.take(rows), numbers[rows])]
-                    self.held += len(rows)
+                    self.waiting += len(rows)
                 rows = np.flatnonzero(arrives)
                 bundle, numbers = bundle.take(rows), numbers[rows]
             if len(numbers):
@@ -332,7 +342,7 @@ class RowReader:
                 at = array_of(bundle.produced) * 2 if numbers is None else numbers
                 self._gathered.setdefault(cut, []).append((bundle, at))
                 count += len(bundle)
-        self.held += count
+        self.waiting += count
         return count
 
     def _note_outputs(self, outputs: int, rows: int) -> None:

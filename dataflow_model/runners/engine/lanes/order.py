@@ -149,10 +149,10 @@ def _renamed(part: Any, labels: Mapping[str, str]) -> Any:
         return tuple(_renamed(inner, labels) for inner in part)
     if type(part) is not str:
         return part
-    found = [label for label in labels if part == label or part.startswith(f"{label}:")]
-    if not found:
+    sources = [label for label in labels if part == label or part.startswith(f"{label}:")]
+    if not sources:
         return part
-    label = max(found, key=len)
+    label = max(sources, key=len)
     return labels[label] + part[len(label) :]
 
 

@@ -77,7 +77,7 @@ class WorkersResult(BoundedRun):
             return []  # nothing before the end
         if label not in self._collected:
             sink = next(node.sink for node in self._staged.sinks if node.label == label)
-            self._collected[label] = records_of_kept(sink.kept(messages))
+            self._collected[label] = records_of_kept(sink.packed_records(messages))
         return self._collected[label]
 
     def _note(self, number: int, progress: Progress) -> None:

@@ -102,7 +102,7 @@ class Publisher:
             sink_counts[write.label] = Counter(sink.counts([*messages, *published]))
             if write.sink.keeps_records and write.sink.count_records(messages):
                 number = files.get(write.label, 0) - is_noted
-                self._keep(write.label, batch, number, write.sink.kept(messages))
+                self._keep(write.label, batch, number, write.sink.packed_records(messages))
                 files[write.label] = number + 1
             self.program.fault.reach("while_publishing", batch)
         self.program.fault.reach("after_publishing", batch)

@@ -31,9 +31,9 @@ def acknowledge(reads: Iterable[Read], offset: Offset) -> None:
             continue
         if type(source).committed is ColumnSource.committed:
             continue
-        found = offset.of_source(read.label).positions(has_gaps=source.position_column is not None)
+        positions = offset.of_source(read.label).positions(has_gaps=source.position_column is not None)
         with exits_reported(read.label), source_calls(read.label, "committed", source.is_users):
-            retried(source, read.label, "committed", functools.partial(source.committed, found))
+            retried(source, read.label, "committed", functools.partial(source.committed, positions))
 
 
 def levels_of(reads: Iterable[Read], offset: Callable[[], Offset | None]) -> dict[str, Levels]:

@@ -143,7 +143,7 @@ class InboxSource(WrappedSource):
 
     def _kept_behind(self, known: Known) -> Changes | None:
         """Return the origins that have files behind what is known; `None` if there are none."""
-        found: list[Origin] = []
+        origins: list[Origin] = []
         has_more = False
         for path in self._folder.glob("*"):
             name = unquote(path.name)
@@ -152,9 +152,9 @@ class InboxSource(WrappedSource):
             later = [first for first in self._starts(name) if first >= end]
             if later:
                 last = self._read(name, later[-1])
-                found.append(Origin(name, last["end"], last["version"], cursor=last["cursor"]))
+                origins.append(Origin(name, last["end"], last["version"], cursor=last["cursor"]))
                 has_more |= last["has_more"] or not self.is_bounded  # there may be more by now
-        return Changes(sorted(found), frozenset(), has_more=has_more) if found else None
+        return Changes(sorted(origins), frozenset(), has_more=has_more) if origins else None
 
     def _keep(self, origin: Origin, start: int, rows: list[pa.RecordBatch], *, has_more: bool) -> None:
         sink = pa.BufferOutputStream()

@@ -139,12 +139,12 @@ class SourceOffset:
         Args:
             has_gaps: whether the positions of the source have gaps.
         """
-        found = {}
+        positions = {}
         for name in sorted(self.names(), key=natural):
             origin = self.open.get(name) or self.done[name]
             shift = 0 if has_gaps else origin.first
-            found[name] = OriginPosition(origin.position - shift, origin.end - shift, origin.version, origin.cursor)
-        return found
+            positions[name] = OriginPosition(origin.position - shift, origin.end - shift, origin.version, origin.cursor)
+        return positions
 
     def listed(self, source: ColumnSource, listing: Changes, label: str) -> Self:
         """Return the origins after a poll. Unchanged origins that are done are shared, at no cost.

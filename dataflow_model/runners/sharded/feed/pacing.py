@@ -57,8 +57,8 @@ def shares(left: Rows, most: int, reads: Sequence[Read], committed: Mapping[str,
         reads: the sources.
         committed: the progress that the last commit wrote: watermarks, and the progress of each origin.
     """
-    held = held_back(left, reads, committed)
-    candidates = [candidate for candidate in _unread_origins(left) if candidate[:2] not in held]
+    waiting = held_back(left, reads, committed)
+    candidates = [candidate for candidate in _unread_origins(left) if candidate[:2] not in waiting]
     if any(read.source.processing_time is not None for read in reads):
         counts = _by_clock(candidates, most, committed.get("clocks", {}))
     else:
@@ -152,7 +152,7 @@ def held_back(left: Rows, reads: Sequence[Read], committed: Mapping[str, Any]) -
     An origin waits if its own watermark is ahead of its source's by more than that. If all remaining origins of a
     bounded source would wait, the one that is least ahead is read, since nothing else could advance the watermark.
     """
-    held: set[tuple[str, str]] = set()
+    waiting: set[tuple[str, str]] = set()
     for read in reads:
         most = read.source.watermark_origins.max_skew
         if most is None:
@@ -167,8 +167,8 @@ def held_back(left: Rows, reads: Sequence[Read], committed: Mapping[str, Any]) -
         waits = [origin for origin in remaining if origin in ahead]
         if waits and len(waits) == len(remaining) and read.source.is_bounded:
             waits.remove(min(waits, key=ahead.__getitem__))
-        held.update((read.label, origin) for origin in waits)
-    return held
+        waiting.update((read.label, origin) for origin in waits)
+    return waiting
 
 
 def _by_name(entry: tuple[str, int]) -> str:

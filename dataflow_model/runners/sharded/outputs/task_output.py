@@ -65,9 +65,9 @@ class TaskOutput:
             try:
                 return writer.close()
             except BaseException as error:
-                if not writer.kept:
+                if not writer.in_message:
                     raise
-                raise unpicklable_element(self.label, [record.value for record in writer.kept], error) from error
+                raise unpicklable_element(self.label, [record.value for record in writer.in_message], error) from error
 
     def abort(self) -> None:
         """Remove what has been written."""

@@ -86,16 +86,16 @@ def fates_of(manifest: Manifest, record: RunRecord) -> list[Fate]:
     fates = []
     for label in [*manifest.offset.begun, *manifest.keys]:
         outcome, change = _outcome(label, manifest, record, of_parts.get(label))
-        held = Holding(**manifest.holdings.get(label, {}))
+        holding = Holding(**manifest.holdings.get(label, {}))
         fates.append(
             Fate(
                 label,
                 outcome,
                 change,
                 manifest.keys.get(label, 0),
-                held.windows,
-                held.elements,
-                held.pending,
+                holding.windows,
+                holding.elements,
+                holding.pending,
                 manifest.waiting.get(label, 0),
                 None if label in manifest.keys else manifest.offset.of_source(label).rows_read,
                 former.get(label, ""),

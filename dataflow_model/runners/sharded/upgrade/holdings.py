@@ -57,22 +57,22 @@ class Holding:
             watermark: that of its input; windows in columns that end before are closed.
         """
         packed = {encoded: entry for encoded, entry in entries.items() if isinstance(entry, bytes)}
-        held = _of_cells(grouping, packed) if packed else cls()
+        holding = _of_cells(grouping, packed) if packed else cls()
         partials = [entry for entry in entries.values() if not isinstance(entry, bytes)]
-        return held + _of_partials(grouping, partials, watermark) if partials else held
+        return holding + _of_partials(grouping, partials, watermark) if partials else holding
 
 
 def _of_cells(grouping: GroupingRecord, entries: Mapping[bytes, bytes]) -> Holding:
     begin = head_bytes(next(iter(entries.values()))[0])
     ends = list(itertools.accumulate(map(len, entries.values())))
-    held = Holding()
+    holding = Holding()
     for _, columns in read_cells(grouping.cells, Joined.of(list(entries), b"".join(entries.values()), ends), begin):
         flags, pending, elements, index = (columns[number] for number in (_FLAGS, _PENDING, _ELEMENTS, _INDEX))
         emitted = (index > 0) | (elements != pending) | grouping.may_have_emitted
         emitted &= flags & REOPENED == 0
         all_elements = int(np.maximum(elements, 0).sum())
-        held += Holding(len(index), all_elements, int(pending.sum()), int(emitted.sum()))
-    return held
+        holding += Holding(len(index), all_elements, int(pending.sum()), int(emitted.sum()))
+    return holding
 
 
 def _of_partials(grouping: GroupingRecord, partials: list[tuple[bytes | None, Any]], watermark: int) -> Holding:
