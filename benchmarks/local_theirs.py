@@ -99,8 +99,8 @@ def sums(events: Events, out: Path) -> None:
     """Sum per key and 10-second window in a `dict`."""
     windows: _Windows = {}
     for key, time, value in _triples(events):
-        place = key, time - time % _WINDOW
-        windows[place] = windows.get(place, 0) + value
+        cell = key, time - time % _WINDOW
+        windows[cell] = windows.get(cell, 0) + value
     _write_windows(out, windows, {"value": pa.array(list(windows.values()))})
 
 
@@ -108,8 +108,8 @@ def counts(events: Events, out: Path) -> None:
     """Count per key and 10-second window in a `dict`."""
     windows: _Windows = {}
     for key, time, _ in _triples(events):
-        place = key, time - time % _WINDOW
-        windows[place] = windows.get(place, 0) + 1
+        cell = key, time - time % _WINDOW
+        windows[cell] = windows.get(cell, 0) + 1
     _write_windows(out, windows, {"value": pa.array(list(windows.values()))})
 
 
@@ -128,11 +128,11 @@ def combines(events: Events, out: Path) -> None:
     times = _micros(_table(events)["event_time"])
     for row, time in zip(_rows(events), times, strict=True):
         key, value = doubled(as_pair(row))
-        place = key, time - time % _WINDOW
-        held = windows.get(place)
-        windows[place] = combine.add_input(combine.create_accumulator() if held is None else held, value)
+        cell = key, time - time % _WINDOW
+        held = windows.get(cell)
+        windows[cell] = combine.add_input(combine.create_accumulator() if held is None else held, value)
     outputs = [combine.extract_output(held) for held in windows.values()]
-    columns = {name: pa.array([output[place] for output in outputs]) for place, name in enumerate(Summary._fields)}
+    columns = {name: pa.array([output[index] for output in outputs]) for index, name in enumerate(Summary._fields)}
     _write_windows(out, windows, columns)
 
 
@@ -151,8 +151,8 @@ def session_sums(events: Events, out: Path) -> None:
         open_sessions[key] = kept
     rows = [(key, *session) for key, sessions in open_sessions.items() for session in sessions]
     columns = {
-        name: pa.array([row[place] for row in rows])
-        for place, name in enumerate(("key", "window_start", "window_end", "value"))
+        name: pa.array([row[index] for row in rows])
+        for index, name in enumerate(("key", "window_start", "window_end", "value"))
     }
     for name in ("window_start", "window_end"):
         columns[name] = columns[name].cast(_INSTANT)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVERS", "ServerMissing", "command", "fetched", "get", "project"]
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
-_PLACES: Final = _ROOT / "build" / "servers"
+_FOLDER: Final = _ROOT / "build" / "servers"
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _PLUGIN_OF_ARCHIVES: Final = "org.apache.maven.plugins:maven-dependency-plugin:2.8"
 """Newer versions also need the project that an archive was built from, which mirrors may not have."""
@@ -50,21 +50,21 @@ def command(name: str) -> str:
     return f"python -m scripts.servers get {name}"
 
 
-def fetched(name: str, places: Path = _PLACES) -> Path | None:
+def fetched(name: str, folder_of_all: Path = _FOLDER) -> Path | None:
     """Return the folder with the jars of a server, or `None` if they have not all been fetched.
 
     Args:
         name: the name of the server in servers.toml.
-        places: the folder of all servers.
+        folder_of_all: the folder of all servers.
 
     Raises:
         ServerMissing: if there is no server of that name.
     """
-    folder = places / name
+    folder = folder_of_all / name
     return folder if all((folder / _file(artifact)).is_file() for artifact in _artifacts(name)) else None
 
 
-def get(name: str, places: Path = _PLACES) -> Path:
+def get(name: str, folder_of_all: Path = _FOLDER) -> Path:
     """Fetch the jars of a server unless they are there; return their folder.
 
     Maven (`mvn`) downloads them as its settings say, mirrors included. Jars appear in the folder only if all have
@@ -72,13 +72,13 @@ def get(name: str, places: Path = _PLACES) -> Path:
 
     Args:
         name: the name of the server in servers.toml.
-        places: the folder of all servers.
+        folder_of_all: the folder of all servers.
 
     Raises:
         ServerMissing: if there is no server of that name, if Maven is not installed or cannot download the jars, or
             if a jar has another checksum.
     """
-    folder = fetched(name, places)
+    folder = fetched(name, folder_of_all)
     if folder is not None:
         return folder
     maven = shutil.which("mvn")
@@ -87,15 +87,15 @@ def get(name: str, places: Path = _PLACES) -> Path:
             f"fetching {name} needs Maven, and there is no mvn on the PATH\n"
             f"Hint: install it (Debian/Ubuntu: apt-get install maven; macOS: brew install maven), then: {command(name)}"
         )
-    places.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=places) as made:
+    folder_of_all.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder_of_all) as made:
         fresh = Path(made)
         (fresh / "pom.xml").write_text(project(filter(_is_jar, _artifacts(name))), encoding="utf-8")
         _download(name, maven, fresh)
         _check(name, fresh / "jars")
-        shutil.rmtree(places / name, ignore_errors=True)  # of an earlier table
-        (fresh / "jars").rename(places / name)
-    return places / name
+        shutil.rmtree(folder_of_all / name, ignore_errors=True)  # of an earlier table
+        (fresh / "jars").rename(folder_of_all / name)
+    return folder_of_all / name
 
 
 def project(artifacts: Iterable[str]) -> str:

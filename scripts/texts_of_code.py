@@ -14,7 +14,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["PACKAGE", "VALUE", "Package", "Place", "name_of", "nodes_of"]
+__all__ = ["PACKAGE", "VALUE", "Package", "Scope", "name_of", "nodes_of"]
 
 PACKAGE: Final = Path(__file__).resolve().parents[1] / "dataflow_model"
 VALUE: Final = "…"
@@ -30,7 +30,7 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 
 
 @attrs.frozen(eq=False)
-class Place:
+class Scope:
     """Where an expression stands.
 
     Attributes:
@@ -41,7 +41,7 @@ class Place:
 
     path: Path
     function: ast.FunctionDef | None
-    arguments: Mapping[str, tuple[ast.expr, Place]] = attrs.field(factory=dict)
+    arguments: Mapping[str, tuple[ast.expr, Scope]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(eq=False)
@@ -55,9 +55,9 @@ class Package:
         constants: by name and module, what is assigned outside of functions.
     """
 
-    calls: dict[str, list[tuple[Place, ast.Call]]] = attrs.field(factory=lambda: defaultdict(list))
-    functions: dict[str, list[Place]] = attrs.field(factory=lambda: defaultdict(list))
-    fields: dict[str, list[tuple[ast.expr, Place]]] = attrs.field(factory=lambda: defaultdict(list))
+    calls: dict[str, list[tuple[Scope, ast.Call]]] = attrs.field(factory=lambda: defaultdict(list))
+    functions: dict[str, list[Scope]] = attrs.field(factory=lambda: defaultdict(list))
+    fields: dict[str, list[tuple[ast.expr, Scope]]] = attrs.field(factory=lambda: defaultdict(list))
     constants: dict[str, dict[Path, list[ast.expr]]] = attrs.field(factory=lambda: defaultdict(dict))
 
     @classmethod
@@ -67,66 +67,66 @@ class Package:
         classes: dict[str, list[str]] = {}
         for path in sorted(PACKAGE.rglob("*.py")):
             tree = nodes_of(path)[0]
-            package._enter(tree, Place(path, None))
+            package._enter(tree, Scope(path, None))
             for name, values in _assigned(tree).items():
                 package.constants[name][path] = values
             for node in nodes_of(path):
                 if isinstance(node, ast.ClassDef):
                     classes[node.name] = [part.target.id for part in node.body if _is_field(part)]  # type: ignore[attr-defined]
         for name, fields in classes.items():
-            for place, call in package.calls.get(name, ()):
+            for scope, call in package.calls.get(name, ()):
                 for field, value in _given(call, fields):
-                    package.fields[field].append((value, place))
+                    package.fields[field].append((value, scope))
         return package
 
-    def _enter(self, node: ast.AST, place: Place) -> None:
+    def _enter(self, node: ast.AST, scope: Scope) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.FunctionDef):
-                inside = Place(place.path, child)
+                inside = Scope(scope.path, child)
                 self.functions[child.name].append(inside)
                 self._enter(child, inside)
                 continue
             if isinstance(child, ast.Call):
-                self.calls[name_of(child.func)].append((place, child))
-            self._enter(child, place)
+                self.calls[name_of(child.func)].append((scope, child))
+            self._enter(child, scope)
 
     # ------------------------------------------------------------------------------------------------------ calls
 
     def bindings(
-        self, place: Place, expressions: Sequence[ast.expr], line: int, depth: int = 0
-    ) -> Iterator[tuple[Place, Path, int]]:
-        """Yield a place with arguments for each call that gives some expressions their texts, and where the call is.
+        self, scope: Scope, expressions: Sequence[ast.expr], line: int, depth: int = 0
+    ) -> Iterator[tuple[Scope, Path, int]]:
+        """Yield a scope with arguments for each call that gives some expressions their texts, and where the call is.
 
-        That is the place itself, where the expressions depend on no parameter of the function around them.
+        That is the scope itself, where the expressions depend on no parameter of the function around them.
         """
-        calls = list(self._calls_of(place)) if depth < _DEEPEST and _parameters_in(expressions, place) else []
+        calls = list(self._calls_of(scope)) if depth < _DEEPEST and _parameters_in(expressions, scope) else []
         if not calls:
-            yield place, place.path, line
+            yield scope, scope.path, line
         for caller, call in calls:
-            given = dict(_given(call, _taken(place.function)))
+            given = dict(_given(call, _taken(scope.function)))
             passed = list(given.values())
             for outer, origin, at in self.bindings(caller, passed, call.lineno, depth + 1):
                 arguments = {name: (value, outer) for name, value in given.items()}
-                yield Place(place.path, place.function, {**_defaults(place), **arguments}), origin, at
+                yield Scope(scope.path, scope.function, {**_defaults(scope), **arguments}), origin, at
 
-    def _calls_of(self, place: Place) -> Iterator[tuple[Place, ast.Call]]:
-        assert place.function is not None  # noqa: S101 - it has a parameter
-        name = place.function.name
+    def _calls_of(self, scope: Scope) -> Iterator[tuple[Scope, ast.Call]]:
+        assert scope.function is not None  # noqa: S101 - it has a parameter
+        name = scope.function.name
         if name.startswith("__"):
             return
         for caller, call in self.calls.get(name, ()):
-            is_visible = caller.path == place.path or not (name.startswith("_") or self._is_ambiguous(call))
-            if is_visible and caller.function is not place.function and _fits(call, place):
+            is_visible = caller.path == scope.path or not (name.startswith("_") or self._is_ambiguous(call))
+            if is_visible and caller.function is not scope.function and _fits(call, scope):
                 yield caller, call
 
     def _is_ambiguous(self, call: ast.Call) -> bool:
         """Return whether a call is of a method of which several modules define one of that name."""
         is_of_method = isinstance(call.func, ast.Attribute)
-        return is_of_method and len({place.path for place in self.functions[name_of(call.func)]}) > 1
+        return is_of_method and len({scope.path for scope in self.functions[name_of(call.func)]}) > 1
 
     # ------------------------------------------------------------------------------------------------------ texts
 
-    def texts(self, node: ast.expr, place: Place, depth: int = 0) -> list[str]:
+    def texts(self, node: ast.expr, scope: Scope, depth: int = 0) -> list[str]:
         """Return the texts that an expression may have, with `VALUE` for what is not known before."""
         if depth > _DEEPEST:
             return [VALUE]
@@ -136,17 +136,17 @@ class Package:
             case ast.Constant(value=None):
                 return []
             case ast.JoinedStr():
-                parts = [self._part(part, place, depth) for part in node.values]
+                parts = [self._part(part, scope, depth) for part in node.values]
                 return ["".join(parts).replace(VALUE * 2, VALUE)]
             case ast.BinOp(op=ast.Add()):
-                sides = (self.texts(side, place, depth) for side in (node.left, node.right))
+                sides = (self.texts(side, scope, depth) for side in (node.left, node.right))
                 return ["".join(pair) for pair in itertools.product(*sides)]
             case ast.IfExp():
-                return self._all([(node.body, place), (node.orelse, place)], depth)
+                return self._all([(node.body, scope), (node.orelse, scope)], depth)
             case ast.BoolOp(op=ast.Or()):
-                return self._all([(value, place) for value in node.values], depth)
+                return self._all([(value, scope) for value in node.values], depth)
             case ast.Name():
-                return self._named(node.id, place, depth)
+                return self._named(node.id, scope, depth)
             case ast.Attribute() if node.attr in self.fields:
                 return self._all(self.fields[node.attr], depth + 1)
             case ast.Call(func=ast.Name(id=name)) if name in self.functions:
@@ -154,43 +154,43 @@ class Package:
             case _:
                 return [VALUE]
 
-    def _part(self, part: ast.expr, place: Place, depth: int) -> str:
+    def _part(self, part: ast.expr, scope: Scope, depth: int) -> str:
         """Return a part of an f-string; what it is given is known where one call of the function is looked at."""
         if isinstance(part, ast.Constant):
             return str(part.value)
         assert isinstance(part, ast.FormattedValue)  # noqa: S101 - there is nothing else
-        if isinstance(part.value, ast.Name) and part.conversion == -1 and part.value.id in place.arguments:
-            texts = self._named(part.value.id, place, depth)
+        if isinstance(part.value, ast.Name) and part.conversion == -1 and part.value.id in scope.arguments:
+            texts = self._named(part.value.id, scope, depth)
             return texts[0] if len(texts) == 1 else VALUE
         return VALUE
 
-    def _named(self, name: str, place: Place, depth: int) -> list[str]:
-        if name in place.arguments:
-            value, outer = place.arguments[name]
+    def _named(self, name: str, scope: Scope, depth: int) -> list[str]:
+        if name in scope.arguments:
+            value, outer = scope.arguments[name]
             return self.texts(value, outer, depth + 1)
-        local = {} if place.function is None else _assigned(place.function)
+        local = {} if scope.function is None else _assigned(scope.function)
         if name in local:
-            return self._all([(value, place) for value in local[name]], depth + 1)
-        if name in _parameters(place.function):
+            return self._all([(value, scope) for value in local[name]], depth + 1)
+        if name in _parameters(scope.function):
             return [VALUE]
         modules = self.constants.get(name, {})
-        modules = {place.path: modules[place.path]} if place.path in modules else modules  # else it is imported
+        modules = {scope.path: modules[scope.path]} if scope.path in modules else modules  # else it is imported
         return self._all(
-            [(value, Place(path, None)) for path, values in modules.items() for value in values], depth + 1
+            [(value, Scope(path, None)) for path, values in modules.items() for value in values], depth + 1
         )
 
     def _returned(self, name: str, depth: int) -> list[str]:
         """Return the texts that a function may return."""
         returned = [
-            (node.value, place)
-            for place in self.functions[name]
-            for node in ast.walk(place.function)  # type: ignore[arg-type] # it has one
+            (node.value, scope)
+            for scope in self.functions[name]
+            for node in ast.walk(scope.function)  # type: ignore[arg-type] # it has one
             if isinstance(node, ast.Return) and node.value is not None
         ]
         return self._all(returned, depth + 1)
 
-    def _all(self, values: Sequence[tuple[ast.expr, Place]], depth: int) -> list[str]:
-        texts = dict.fromkeys(text for value, place in values for text in self.texts(value, place, depth))
+    def _all(self, values: Sequence[tuple[ast.expr, Scope]], depth: int) -> list[str]:
+        texts = dict.fromkeys(text for value, scope in values for text in self.texts(value, scope, depth))
         return list(texts) or [VALUE]
 
 
@@ -211,25 +211,25 @@ def _taken(function: ast.FunctionDef | None) -> list[str]:
     return parameters[1:] if parameters[:1] in (["self"], ["cls"]) else parameters
 
 
-def _fits(call: ast.Call, place: Place) -> bool:
+def _fits(call: ast.Call, scope: Scope) -> bool:
     """Return whether a call gives all that a function needs; otherwise it calls another one of the same name."""
-    needed = set(_taken(place.function)) - set(_defaults(place))
-    return needed <= {name for name, _ in _given(call, _taken(place.function))}
+    needed = set(_taken(scope.function)) - set(_defaults(scope))
+    return needed <= {name for name, _ in _given(call, _taken(scope.function))}
 
 
-def _defaults(place: Place) -> dict[str, tuple[ast.expr, Place]]:
+def _defaults(scope: Scope) -> dict[str, tuple[ast.expr, Scope]]:
     """Return the defaults of a function's parameters."""
-    assert place.function is not None  # noqa: S101 - it has been called
-    arguments, outside = place.function.args, Place(place.path, None)
+    assert scope.function is not None  # noqa: S101 - it has been called
+    arguments, outside = scope.function.args, Scope(scope.path, None)
     positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
     keywords = zip((argument.arg for argument in arguments.kwonlyargs), arguments.kw_defaults, strict=True)
     return {name: (value, outside) for name, value in (*pairs, *keywords) if value is not None}
 
 
-def _parameters_in(expressions: Sequence[ast.expr], place: Place) -> bool:
+def _parameters_in(expressions: Sequence[ast.expr], scope: Scope) -> bool:
     """Return whether the texts of expressions are those that the function around them is given."""
-    known = set(_parameters(place.function)) - {"self", "cls"}
+    known = set(_parameters(scope.function)) - {"self", "cls"}
     for expression in expressions:
         match expression:
             case ast.Name(id=name) if name in known:
@@ -239,10 +239,10 @@ def _parameters_in(expressions: Sequence[ast.expr], place: Place) -> bool:
                 if any(isinstance(part.value, ast.Name) and part.value.id in known for part in plain):
                     return True
             case ast.BinOp(left=left, right=right):
-                if _parameters_in([left, right], place):
+                if _parameters_in([left, right], scope):
                     return True
             case ast.BoolOp(values=values):
-                if _parameters_in(values, place):
+                if _parameters_in(values, scope):
                     return True
             case _:
                 pass

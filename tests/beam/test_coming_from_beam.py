@@ -89,11 +89,11 @@ _RECEIVED: dict[str, list[Any]] = {}
 class _Receive:
     """Keeps what it is called with, in this process: pickling it keeps only where."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def __call__(self, element: Any) -> None:
-        _RECEIVED[self.place].append(element)
+        _RECEIVED[self.name].append(element)
 
 
 def comparable(values: list[Any]) -> list[str]:

@@ -68,12 +68,12 @@ def free_port() -> int:
 
 
 def here(arguments: list[str], folder: Path, port: int) -> list[str]:
-    """Return the arguments of a recipe with the places of a test."""
+    """Return the arguments of a recipe with the folders of a test."""
     program, *rest = arguments
     assert Path(program).name == "dataflow-model"
-    places = {"/data": str(folder), "/var/lib": str(folder / "state"), "/checkpoints": str(folder / "checkpoints")}
+    folders = {"/data": str(folder), "/var/lib": str(folder / "state"), "/checkpoints": str(folder / "checkpoints")}
     text = "\0".join(rest).replace("9464", str(port)).replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - it is replaced
-    for key, own in places.items():
+    for key, own in folders.items():
         text = re.sub(rf"(?<=\0){key}(?=/)", own, text)
     return text.split("\0")
 

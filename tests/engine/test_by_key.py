@@ -1,4 +1,4 @@
-"""Elements by key: in the order of the encoded keys, then of event times, then of their places in the input."""
+"""Elements by key: in the order of the encoded keys, then of event times, then of their positions in the input."""
 
 import itertools
 import random
@@ -40,11 +40,11 @@ def test_elements_are_sorted_by_encoded_key_event_time_and_order(keys: list[Any]
     count = len(keys)
     numbers = st.lists(st.integers(0, 3), min_size=count, max_size=count)
     times = data.draw(numbers)
-    places = data.draw(st.permutations(range(count)))
-    orders: Any = RowOrders.of_origin("a", np.array(places, np.int64))
+    positions = data.draw(st.permutations(range(count)))
+    orders: Any = RowOrders.of_origin("a", np.array(positions, np.int64))
     columns: list[Any] = [[(key, None) for key in keys], list(times), [*orders]]
     lanes: list[Any] = [columns[0], Integers(np.array(times, np.int64)), orders]
-    expected = sorted(range(count), key=lambda row: (encode_key(keys[row]), times[row], places[row]))
+    expected = sorted(range(count), key=lambda row: (encode_key(keys[row]), times[row], positions[row]))
     in_lanes: list[Any] = [in_columns(list(columns[0])), *lanes[1:]]
     for values, at, order in (columns, lanes, in_lanes):
         rows, firsts = sorted_by_key("sum", Bundle.fresh(values, at, order, 0))
@@ -55,14 +55,14 @@ def test_elements_are_sorted_by_encoded_key_event_time_and_order(keys: list[Any]
 
 @given(KEYS)
 def test_each_key_of_a_batch_is_encoded_as_it_would_be_alone(keys: list[Any]) -> None:
-    encoded, places = encoded_keys("sum", [(key, None) for key in keys])
-    assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
+    encoded, codes = encoded_keys("sum", [(key, None) for key in keys])
+    assert [encoded[code] for code in codes.tolist()] == [encode_key(key) for key in keys]
 
 
 def test_keys_in_a_column_are_encoded_as_those_in_a_list() -> None:
     keys = ["b", "a", "b"]
-    encoded, places = encoded_keys("sum", Pairs(pa.chunked_array([keys]), pa.chunked_array([[1, 2, 3]])))
-    assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
+    encoded, codes = encoded_keys("sum", Pairs(pa.chunked_array([keys]), pa.chunked_array([[1, 2, 3]])))
+    assert [encoded[code] for code in codes.tolist()] == [encode_key(key) for key in keys]
 
 
 FIELDS = st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1]), st.sampled_from("ab"), st.integers(0, 5)
@@ -72,8 +72,8 @@ FIELDS = st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1]), st.sampled
 def test_tuples_in_columns_are_encoded_as_those_in_a_list(keys: list[tuple[int, str, int]]) -> None:
     pairs = in_columns([(key, None) for key in keys])
     assert isinstance(pairs, Pairs)
-    encoded, places = encoded_keys("sum", pairs)
-    assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
+    encoded, codes = encoded_keys("sum", pairs)
+    assert [encoded[code] for code in codes.tolist()] == [encode_key(key) for key in keys]
     assert len(encoded) == len(set(keys))
 
 

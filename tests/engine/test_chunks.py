@@ -85,8 +85,8 @@ def test_the_size_of_chunks_does_not_change_deduplicated_ids_and_memoised_output
 
 def test_elements_are_sorted_by_instant_before_their_order_within_it() -> None:
     placed = PlacedBundle()
-    for place, rows in ((1, (0, 3)), (0, (4, 2))):
-        placed.add(place, Bundle.fresh([f"{place}.{row}" for row in rows], [0, 0], of_rows("in", rows), 0))
+    for index, rows in ((1, (0, 3)), (0, (4, 2))):
+        placed.add(index, Bundle.fresh([f"{index}.{row}" for row in rows], [0, 0], of_rows("in", rows), 0))
     assert placed.in_order().bundle.values == ["0.2", "0.4", "1.0", "1.3"]
     assert placed.in_order().in_order() == placed.in_order()
 

@@ -34,8 +34,8 @@ def run(p: dm.Pipeline, bundle: Bundle) -> dict[str, Bundle]:
 
 def bundle_of(values: list[Any]) -> Bundle:
     """Return elements as a source gives them, a second apart."""
-    places = np.arange(len(values))
-    return Bundle.fresh(values, Integers(places * 1_000_000), RowOrders.of_origin("rows:a", places), 0)
+    positions = np.arange(len(values))
+    return Bundle.fresh(values, Integers(positions * 1_000_000), RowOrders.of_origin("rows:a", positions), 0)
 
 
 def bare(bundle: Bundle) -> list[tuple[Any, int, Any, Any]]:

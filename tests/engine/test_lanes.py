@@ -139,8 +139,8 @@ def test_orders_in_columns_sort_and_change_like_tuples(rows: list[tuple[str, int
     ]
     for change in changes:
         assert change(orders) == change(tuples)
-        places = data.draw(st.lists(_SMALL, min_size=len(change(tuples)), max_size=len(change(tuples))))
-        for major in (None, places):
+        majors = data.draw(st.lists(_SMALL, min_size=len(change(tuples)), max_size=len(change(tuples))))
+        for major in (None, majors):
             mine, theirs = sorting(change(orders), major), sorting(change(tuples), major)
             assert (mine is None) == (theirs is None)
             assert mine is None or list(map(int, mine)) == theirs
@@ -157,7 +157,7 @@ def test_elements_are_grouped_by_instant_alike_in_lanes_and_lists() -> None:
     bundle = Bundle.fresh(list("abcdef"), list(range(6)), orders, 0)
     in_lanes = PlacedBundle(bundle, Integers(np.array(numbers)))
     in_lists = PlacedBundle(bundle, list(numbers))
-    assert [(place, run.values) for place, run in in_lanes.runs()] == [
+    assert [(index, run.values) for index, run in in_lanes.runs()] == [
         (2, ["a", "b"]),
         (5, ["c", "d", "e"]),
         (9, ["f"]),

@@ -77,9 +77,9 @@ def test_the_global_window_survives_its_pickle() -> None:
     assert load(dump_compact(windows)) == windows
 
 
-@pytest.mark.parametrize("place", range(5))
-def test_integers_that_are_close_together_take_few_bytes(place: int) -> None:
-    lane = _lanes(np.arange(10_000) + 1_700_000_000_000_000)[place]
+@pytest.mark.parametrize("index", range(5))
+def test_integers_that_are_close_together_take_few_bytes(index: int) -> None:
+    lane = _lanes(np.arange(10_000) + 1_700_000_000_000_000)[index]
     assert len(dump_compact(lane)) < 5 * len(lane)
 
 

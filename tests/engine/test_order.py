@@ -76,11 +76,11 @@ class Emitted:
     element: Element
     emission: int
     number: int
-    place: int
+    index: int
 
     def order(self) -> Order:
         return _placed(
-            _nth(self.emission, lambda emissions: emissions.of_element(self.element.order())), self.number, self.place
+            _nth(self.emission, lambda emissions: emissions.of_element(self.element.order())), self.number, self.index
         )
 
 
@@ -90,11 +90,11 @@ class Relayed:
 
     element: Element
     number: int
-    place: int
+    index: int
 
     def order(self) -> Order:
         (order,) = relayed([self.element.order()])
-        return _placed(order, self.number, self.place)
+        return _placed(order, self.number, self.index)
 
 
 @attrs.frozen
@@ -105,10 +105,10 @@ class Replayed:
     function: int
     emission: int
     number: int
-    place: int
+    index: int
 
     def order(self) -> Order:
-        return _placed(replayed(self.element.order(), self.function, self.emission), self.number, self.place)
+        return _placed(replayed(self.element.order(), self.function, self.emission), self.number, self.index)
 
 
 @attrs.frozen
@@ -120,11 +120,11 @@ class Joined:
     output: int
     emission: int
     number: int
-    place: int
+    index: int
 
     def order(self) -> Order:
         seen = numbered(order_in_window(self.element.order(), self.window), self.emission)
-        return _placed(part_of_join(seen, self.output), self.number, self.place)
+        return _placed(part_of_join(seen, self.output), self.number, self.index)
 
 
 @attrs.frozen
@@ -137,21 +137,21 @@ class Fired:
     key: bytes
     emission: int
     number: int
-    place: int
+    index: int
 
     def order(self) -> Order:
         cause = timer_cause(self.deadline, by_window(self.window), self.key)
         return _placed(
-            _nth(self.emission, lambda emissions: emissions.of_timer(self.phase, cause)), self.number, self.place
+            _nth(self.emission, lambda emissions: emissions.of_timer(self.phase, cause)), self.number, self.index
         )
 
 
 Element: TypeAlias = Row | Passed | Emitted | Relayed | Replayed | Joined | Fired
 
 
-def _placed(order: Order, number: int, place: int) -> Order:
-    """Return where an output stands of the functions behind the node that has this place in its stage."""
-    (placed,) = by_producer([numbered(order, number)], place)
+def _placed(order: Order, number: int, index: int) -> Order:
+    """Return where an output stands of the functions behind the node that has this index in its stage."""
+    (placed,) = by_producer([numbered(order, number)], index)
     return placed
 
 
@@ -178,21 +178,21 @@ def by_the_rule(first: Element, second: Element) -> int:
 def _of_timer(element: Fired) -> tuple[Any, ...]:
     window = element.window
     bounds = int(window.end), int(window.start), encode_window(window)
-    return (element.deadline, *bounds, element.key, element.emission, element.number, element.place)
+    return (element.deadline, *bounds, element.key, element.emission, element.number, element.index)
 
 
 def _of_output(element: Passed | Emitted | Relayed | Replayed | Joined) -> tuple[int, ...]:
     match element:
         case Replayed():
-            return 0, element.function, element.emission, element.number, element.place
+            return 0, element.function, element.emission, element.number, element.index
         case Joined():
-            return 1, element.window, element.output, element.emission, element.number, element.place
+            return 1, element.window, element.output, element.emission, element.number, element.index
         case Passed():
             return (2,)
         case Relayed():
-            return 3, 0, element.number, element.place
+            return 3, 0, element.number, element.index
         case Emitted():
-            return 3, element.emission, element.number, element.place
+            return 3, element.emission, element.number, element.index
 
 
 def _compare(first: Any, second: Any) -> int:
@@ -268,7 +268,7 @@ def test_a_pane_in_columns_has_the_order_that_the_timer_of_its_watermark_would_g
 
 def test_released_elements_are_ordered_by_production_then_arrival_and_before_timers() -> None:
     window, zero = IntervalWindow(EventTime(0), EventTime(1)), of_row("in", 0)
-    released = [of_release(*place) for place in [(1, 1, zero, 0), (1, 1, of_row("in", 1), 0), (1, 2, zero, 0)]]
+    released = [of_release(*arguments) for arguments in [(1, 1, zero, 0), (1, 1, of_row("in", 1), 0), (1, 2, zero, 0)]]
     assert sorted(released) == released
     emissions = Emissions()
     emissions.of_timer(WATERMARK, timer_cause(1, by_window(window), b"k"))
@@ -319,10 +319,10 @@ def test_orders_in_columns_are_made_increasing_by_key_like_those_in_a_list(
     deferred = DeferredOrders(len(orders), lambda: orders)
     assert list(rising_by_key(made_orders(deferred), firsts)) == expected
     assert list(columns) == expected == [columns[row] for row in range(len(rows))]
-    places = list(range(len(rows) - 1, -1, -2))
+    indices = list(range(len(rows) - 1, -1, -2))
     chosen: Any = columns
-    taken = chosen.taken(places)
-    assert list(taken) == [expected[place] for place in places]
+    taken = chosen.taken(indices)
+    assert list(taken) == [expected[index] for index in indices]
     in_order = sorting(taken)
     assert [taken[row] for row in (range(len(taken)) if in_order is None else in_order)] == sorted(taken)
 
@@ -344,13 +344,13 @@ def test_deferred_orders_sort_and_change_like_tuples(rows: list[tuple[int, int]]
         made.append(None)
         return rows
 
-    places = data.draw(st.lists(st.integers(0, len(rows) - 1), unique=True)) if rows else []
-    lane = DeferredOrders(len(rows), make).taken(places)
+    indices = data.draw(st.lists(st.integers(0, len(rows) - 1), unique=True)) if rows else []
+    lane = DeferredOrders(len(rows), make).taken(indices)
     joined_twice = DeferredOrders.joined([lane.sliced(0, 2), lane.sliced(2, len(lane))]).between((1,), (-1,))
-    causes = [place for place in range(len(places)) for _ in range(2)]
+    causes = [index for index in range(len(indices)) for _ in range(2)]
     numbered = numbered_by_cause(lane, causes)
     assert not made, "nobody has read an order"
-    expected: Any = [rows[place] for place in places]
+    expected: Any = [rows[index] for index in indices]
     assert list(lane) == expected
     assert list(joined_twice) == [(1, *order, -1) for order in expected]
     assert list(numbered) == list(numbered_by_cause(expected, causes))
@@ -368,5 +368,5 @@ INSTANTS = st.lists(st.tuples(CLOCKS, st.integers(-2, 2) | st.just(10**9)), uniq
 @given(INSTANTS, INSTANTS)
 def test_instants_are_located_by_their_index_in_a_timeline(known: list[Any], others: list[Any]) -> None:
     timeline = sorted(known)
-    places = InstantLane.of(timeline).indices_of(InstantLane.of(others)).tolist()
-    assert places == [timeline.index(instant) if instant in timeline else -1 for instant in others]
+    indices = InstantLane.of(timeline).indices_of(InstantLane.of(others)).tolist()
+    assert indices == [timeline.index(instant) if instant in timeline else -1 for instant in others]

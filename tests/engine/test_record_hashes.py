@@ -33,16 +33,16 @@ def bundle(orders: Any) -> Bundle:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2**62)), min_size=1), st.data())
-def test_hashes_of_records_depend_only_on_the_record_id(places: list[tuple[str, int]], data: st.DataObject) -> None:
-    causes = sorted(data.draw(st.lists(st.integers(0, len(places) - 1))))
-    names, sequences = zip(*places, strict=True)
+def test_hashes_of_records_depend_only_on_the_record_id(records: list[tuple[str, int]], data: st.DataObject) -> None:
+    causes = sorted(data.draw(st.lists(st.integers(0, len(records) - 1))))
+    names, sequences = zip(*records, strict=True)
     lane = RowOrders(("b", "a"), np.array([name == "a" for name in names], np.int64), np.array(sequences))
-    of_lane, of_list = hashes(lane, causes), hashes(places, causes)
+    of_lane, of_list = hashes(lane, causes), hashes(records, causes)
     assert of_lane == of_list
     assert all(0 <= hashed < 2**32 for hashed in of_lane)
-    ids = list(record_ids(PLAN, "Create", bundle(places), causes))
+    ids = list(record_ids(PLAN, "Create", bundle(records), causes))
     assert len(set(zip(ids, of_lane, strict=True))) == len(set(ids))
-    assert hashes(lane, range(len(places))) == hashes(lane, list(range(len(places))))
+    assert hashes(lane, range(len(records))) == hashes(lane, list(range(len(records))))
 
 
 def test_rows_of_dataframes_have_hashes_whatever_their_sequence_column_contains() -> None:

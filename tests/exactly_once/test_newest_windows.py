@@ -121,9 +121,9 @@ def test_panes_of_the_local_runner_in_micro_batches_are_accepted_since_they_accu
 MOVES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(1, 9), st.booleans()), max_size=6)
 
 
-def pane(place: int, key: str, hour: int, value: int, *, is_retraction: bool) -> Record:
+def pane(position: int, key: str, hour: int, value: int, *, is_retraction: bool) -> Record:
     window = dm.IntervalWindow(dm.EventTime(hour * HOUR * 10**6), dm.EventTime((hour + 1) * HOUR * 10**6))
-    return Record((key, value), window.start, window, NO_FIRING, is_retraction, order=(place,))
+    return Record((key, value), window.start, window, NO_FIRING, is_retraction, order=(position,))
 
 
 def check_moves(sink: TableSink, commits: list[list[tuple[str, int, int, bool]]]) -> None:

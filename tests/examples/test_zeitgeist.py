@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 DAY = Calendar(slot_seconds=5, slots=4)
 
 
-def places(anomalies: Any) -> list[Any]:
+def extents(anomalies: Any) -> list[Any]:
     """Return the anomalies without the counts that had been seen when they were reported."""
     return sorted((anomaly.query, anomaly.kind, anomaly.since, anomaly.second) for anomaly in anomalies)
 
@@ -225,7 +225,7 @@ def test_a_spike_is_reported_once_while_its_seconds_are_still_open() -> None:
     open_still = [("counts", 6, 12), ("counts", 6, 24), ("counts", 7, 28), ("counts", 7, 32)]
     complete = [("buckets", second, count) for second, count in ((5, 10), (6, 30), (7, 40), (8, 35), (9, 10))]
     [anomaly] = detected([("buckets", 4, 10), *open_still, *complete])
-    assert places([anomaly]) == [("q", Kind.SPIKE, 6, 7)]
+    assert extents([anomaly]) == [("q", Kind.SPIKE, 6, 7)]
     assert (anomaly.seen, anomaly.expected) == (24 + 28, 20)
 
 
@@ -235,7 +235,7 @@ def test_open_seconds_without_records_are_not_a_dip() -> None:
 
 def test_a_dip_is_reported_when_enough_seconds_are_complete() -> None:
     actual = detected([("buckets", second, 10 if second < 5 else 1) for second in range(12)])
-    assert places(actual) == [("q", Kind.DIP, 5, 8)]
+    assert extents(actual) == [("q", Kind.DIP, 5, 8)]
 
 
 def test_a_second_anomaly_is_reported_after_the_first_is_over() -> None:
@@ -309,8 +309,8 @@ def test_without_stragglers_the_stream_finds_exactly_what_the_plain_detector_fin
         if bucket.times:
             actual[bucket.query][bucket.second] = bucket.times
     assert actual == expected
-    dips = [place for place in places(actual.anomaly for actual in outcome.detections) if place[1] is Kind.DIP]
-    assert dips == [place for place in places(plain.anomalies(scenario, history)) if place[1] is Kind.DIP]
+    dips = [place for place in extents(actual.anomaly for actual in outcome.detections) if place[1] is Kind.DIP]
+    assert dips == [place for place in extents(plain.anomalies(scenario, history)) if place[1] is Kind.DIP]
 
 
 def test_the_program_prints_what_was_found(
@@ -366,7 +366,7 @@ def test_a_bounded_job_on_spark_finds_the_same_anomalies(
         outcome = run(scenario, history, runner)
     assert (outcome.late, outcome.duplicates) == (0, history.redelivered)
     assert sum(bucket.times for bucket in outcome.buckets) == history.table.num_rows - history.redelivered
-    assert places(detection.anomaly for detection in outcome.detections) == places(plain.anomalies(scenario, history))
+    assert extents(detection.anomaly for detection in outcome.detections) == extents(plain.anomalies(scenario, history))
     mine, streams = (score(history.planted, found_by.detections) for found_by in (outcome, local))
     assert [(planted, actual is None) for planted, actual in mine.pairs] == [
         (planted, actual is None) for planted, actual in streams.pairs

@@ -53,12 +53,12 @@ def test_a_flipped_bit_anywhere_in_the_state_is_reported_with_its_shard(
             simulation.step(monkeypatch)
         (depth, shard), store = rng.choice(sorted(stores.items()))
         assert store.head is not None
-        places = [None, *store.parts]
-        place = rng.choice(places)
-        if place is None:
+        addresses = [None, *store.parts]
+        address = rng.choice(addresses)
+        if address is None:
             store.head = flipped(store.head, rng.randrange(8 * len(store.head)))
         else:
-            store.parts[place] = flipped(store.parts[place], rng.randrange(8 * len(store.parts[place])))
+            store.parts[address] = flipped(store.parts[address], rng.randrange(8 * len(store.parts[address])))
         for worker in simulation.workers:
             worker.forget_shards()
         with pytest.raises(StateCorruption, match=f"the state of shard {shard} of stage {depth} is damaged"):

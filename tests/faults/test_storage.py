@@ -71,15 +71,15 @@ def full(disk: Path) -> Iterator[None]:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """Yield a small disk; skip where none may be mounted."""
-    place = tmp_path / "disk"
-    place.mkdir()
+    disk = tmp_path / "disk"
+    disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", place], check=False, capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], check=False, capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"no disk of its own may be mounted: {mounted.stderr}")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def hurt(victim: Victim, hurting: Callable[[], AbstractContextManager[None]], seed: int) -> int:

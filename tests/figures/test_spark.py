@@ -23,8 +23,8 @@ IN_ROUNDS = [name for name, figure in FIGURES.items() if figure.panels[0].rounds
 AS_STREAMS = [name for name in FIGURES if name not in IN_ROUNDS]
 
 
-def place(p: dm.Pipeline, figures: Iterable[Figure]) -> None:
-    """Put figures side by side; scripts share the clock, each has its own watermark, and equal ones are read once."""
+def add_figures(p: dm.Pipeline, figures: Iterable[Figure]) -> None:
+    """Draw figures side by side; scripts share the clock, each has its own watermark, and equal ones are read once."""
     scripts: dict[Any, dm.PCollection] = {}
     for figure in figures:
         steps = figure.script.steps
@@ -38,7 +38,7 @@ def place(p: dm.Pipeline, figures: Iterable[Figure]) -> None:
 
 def run(runner: Any, names: Iterable[str]) -> Any:
     pipeline = dm.Pipeline(runner=runner)
-    place(pipeline, [FIGURES[name] for name in names])
+    add_figures(pipeline, [FIGURES[name] for name in names])
     result = pipeline.run(until="drained")
     result.wait_until_finish()
     return result

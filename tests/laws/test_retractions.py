@@ -77,8 +77,8 @@ def grouped_by_hand(
     placed: defaultdict[Any, list[Any]] = defaultdict(list)
     for window, (key, value) in panes:
         new_key, new_value = rekey(key, value)
-        for place in fn.assign(window.max_timestamp, (new_key, new_value)):
-            placed[new_key, place].append(new_value)
+        for assigned in fn.assign(window.max_timestamp, (new_key, new_value)):
+            placed[new_key, assigned].append(new_value)
     return {place: total(values) for place, values in placed.items()}
 
 

@@ -81,9 +81,9 @@ def test_a_checkpoint_that_may_not_be_read_is_named(
 
     for name in ("exists", "is_dir", "read_bytes"):
         monkeypatch.setattr(type(tmp_path), name, refuse)
-    place = re.escape(str(tmp_path))
+    folder = re.escape(str(tmp_path))
     with pytest.raises(
-        dm.SinkError, match=rf"^.*'{place}.*' (in the checkpoint directory )?cannot be read: .*denied.*\nHint: "
+        dm.SinkError, match=rf"^.*'{folder}.*' (in the checkpoint directory )?cannot be read: .*denied.*\nHint: "
     ):
         look(tmp_path)
 
@@ -152,8 +152,8 @@ def test_incomplete_files_of_a_killed_process_are_removed_by_the_next_start(tmp_
         "write_file(pathlib.Path(sys.argv[1]), b'half', sync=True)\n"
     )
     for name in ("progress.json", "requests/long.name.arrow"):
-        place = tmp_path / "dataflow" / name
-        assert subprocess.run([sys.executable, "-c", code, place], check=False, cwd=REPOSITORY).returncode == 3
+        path = tmp_path / "dataflow" / name
+        assert subprocess.run([sys.executable, "-c", code, path], check=False, cwd=REPOSITORY).returncode == 3
     assert len(modes(tmp_path).keys() - before) == 2
     stream_program(checkpoint, staged(), {}, (0, 1))
     assert {name for name in modes(tmp_path) if "sequencers/" not in name} == {

@@ -14,7 +14,7 @@ import pytest
 import dataflow_model as dm
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
-from tests.support.runners.leaving import PLACES, pickled
+from tests.support.runners.leaving import USER_CODE, pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 QUICK_WITH_WORKERS = {"map", "add_input", "teardown", "sink: write", "source: read"}
 CASES = [
-    pytest.param(host, place, marks=[pytest.mark.slow] * (host == "workers" and place not in QUICK_WITH_WORKERS))
+    pytest.param(host, code, marks=[pytest.mark.slow] * (host == "workers" and code not in QUICK_WITH_WORKERS))
     for host in ("local", "process", "workers")
-    for place in PLACES
+    for code in USER_CODE
 ]
 
 
@@ -32,13 +32,13 @@ class Ended(BaseException):
     """What a library raises to unwind the stack."""
 
 
-@pytest.mark.parametrize(("host", "place"), CASES)
+@pytest.mark.parametrize(("host", "code"), CASES)
 def test_sys_exit_in_user_code_is_an_error_with_label_and_line(
-    host: str, place: str, request: pytest.FixtureRequest, tmp_path: Path
+    host: str, code: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     until: Any = "drained" if host == "process" else None
     with pytest.raises(dm.UserCodeError, match=r"SystemExit: 0\n(.|\n)*'leaves'") as raised:
-        run(runner_on(host, request, tmp_path / "checkpoint"), PLACES[place], until)
+        run(runner_on(host, request, tmp_path / "checkpoint"), USER_CODE[code], until)
     assert "leaving.py:" in str(raised.value)
     assert isinstance(raised.value.__cause__, SystemExit)
 

@@ -311,8 +311,8 @@ def written(sink: Any, directory: Path, tasks: Sequence[Sequence[tuple[int, Any]
     messages = []
     for number, task in enumerate(tasks):
         writer = open_writer(sink, "out", str(directory), "0", str(number))
-        for place, value in task:
-            writer.write([Record(value, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(place,))])
+        for position, value in task:
+            writer.write([Record(value, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(position,))])
         messages.append(writer.close())
     return with_first_columns(sink, "out", str(directory), "0", messages, sync=False)
 

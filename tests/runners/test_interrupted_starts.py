@@ -179,10 +179,10 @@ def test_only_a_damaged_run_file_is_reported_as_damaged(tmp_path: Path) -> None:
         ("run.json", RunRecord.read),
         ("progress.json", read_progress),
         ("publishing.json", Publication.read),
-        ("collected/rows/0.pickle", lambda place: read_collected(place, "rows")),
-        ("source_columns/rows.pickle", lambda place: RecordedColumns.of(place, "rows").read()),
-        ("seed/manifest.json", lambda place: Manifest.read(seed_in(place))),
-        ("offsets/3", lambda place: offset_of(place, 3)),
+        ("collected/rows/0.pickle", lambda folder: read_collected(folder, "rows")),
+        ("source_columns/rows.pickle", lambda folder: RecordedColumns.of(folder, "rows").read()),
+        ("seed/manifest.json", lambda folder: Manifest.read(seed_in(folder))),
+        ("offsets/3", lambda folder: offset_of(folder, 3)),
     ],
 )
 def test_an_unreadable_file_of_a_checkpoint_is_not_reported_as_damaged(

@@ -221,8 +221,8 @@ def ending(way: Callable[[], object]) -> Any:
 def test_a_worker_that_ends_is_named_with_its_status_and_the_transforms_that_it_ran(
     way: Callable[[], object], ended: str, way_out: str
 ) -> None:
-    place = rf"^worker 1 \(process \d+\) of LocalRunner\(workers=…\) {ended} before its work was done\n"
-    with pytest.raises(dm.WorkerLost, match=place + r"  transforms: 'Create', 'do'\nHint: ") as raised:
+    message = rf"^worker 1 \(process \d+\) of LocalRunner\(workers=…\) {ended} before its work was done\n"
+    with pytest.raises(dm.WorkerLost, match=message + r"  transforms: 'Create', 'do'\nHint: ") as raised:
         run(dm.LocalRunner(workers=2), doing(ending(way)))
     assert way_out in str(raised.value)
 

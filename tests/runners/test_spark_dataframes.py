@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECOND = 1_000_000
-SCHEMA = "at long, key string, value long, place long"
+SCHEMA = "at long, key string, value long, position long"
 ROWS = [(number * SECOND, "abc"[number % 3], number, 1_000 - number) for number in range(100)]
 
 
@@ -63,7 +63,7 @@ def actual_sums(result: Any) -> Counter[Any]:
 
 
 def write(folder: Path, number: int, rows: list[tuple[Any, ...]]) -> None:
-    columns = dict(zip(("at", "key", "value", "place"), zip(*rows, strict=True), strict=True))
+    columns = dict(zip(("at", "key", "value", "position"), zip(*rows, strict=True), strict=True))
     folder.mkdir(exist_ok=True)
     pq.write_table(
         pa.table({name: list(values) for name, values in columns.items()}), folder / f"part-{number}.parquet"
@@ -79,7 +79,7 @@ def test_rows_have_the_same_columns_for_spark_as_for_arrow() -> None:
 
 def test_a_dataframe_is_read_by_a_bounded_job(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS, SCHEMA).repartition(3)
-    result = run(dm.SparkRunner(spark), sums(frame, origin="key", sequence="place"))
+    result = run(dm.SparkRunner(spark), sums(frame, origin="key", sequence="position"))
     assert actual_sums(result) == expected_sums()
     # In order of origin, then of sequence, which runs backwards here.
     values = [record.value for record in result.collected("kept")]

@@ -16,7 +16,7 @@ import pytest
 import dataflow_model as dm
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
-from tests.support.runners.leaving import PLACES
+from tests.support.runners.leaving import USER_CODE
 from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ WORKERS_ALIKE = on_hosts("batch", slow=("streaming",))
 
 
 @WORKERS_ALIKE
-@pytest.mark.parametrize("place", ["map", "add_input", "sink: commit", "source: read"])
+@pytest.mark.parametrize("code", ["map", "add_input", "sink: commit", "source: read"])
 def test_sys_exit_in_user_code_on_spark_is_an_error_with_label_and_line(
-    host: str, place: str, request: pytest.FixtureRequest, tmp_path: Path
+    host: str, code: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     pipeline = dm.Pipeline(runner_on(host, request, tmp_path / "checkpoint"))
-    PLACES[place](pipeline)
+    USER_CODE[code](pipeline)
     with pytest.raises(dm.UserCodeError, match=r"^SystemExit: 0\n  in: (.|\n)*leaving\.py:(.|\n)*'leaves'"):
         pipeline.run().wait_until_finish(PATIENCE)
 

@@ -62,12 +62,12 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "place", ["", "dataflow", "local", "dataflow/run.json", "local/run.sqlite", "dataflow/collected/panes"]
+    "name", ["", "dataflow", "local", "dataflow/run.json", "local/run.sqlite", "dataflow/collected/panes"]
 )
 def test_a_checkpoint_that_everybody_may_write_to_is_refused_before_it_is_read(
-    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, capsys: pytest.CaptureFixture[str]
+    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = stopped / place
+    target = stopped / name
     target.chmod(0o777 if target.is_dir() else 0o666)
     problem = rf"everybody may write to '{re.escape(str(target))}' in the checkpoint .*\(mode 0(777|666)\)"
     with monkeypatch.context() as patched:

@@ -26,11 +26,11 @@ ARCHIVES = [
 ]
 
 
-def path_seen_by(python: str, *places: str) -> list[str]:
+def path_seen_by(python: str, *folders: str) -> list[str]:
     """Return the path of a Python that is started as Spark starts workers."""
     run = subprocess.run(
         [python, "-c", "import os, sys; print(os.environ['PYTHONPATH']); print(sys.executable)"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
         capture_output=True,
         text=True,
         check=True,

@@ -59,11 +59,11 @@ class GappedLog(ColumnSource):
         """Yield rows, two at a time."""
         positions = json.loads((self.folder / origin).read_text())["positions"]
         assert stop is not None
-        chosen = [place for place in positions if start <= place < stop]
+        chosen = [position for position in positions if start <= position < stop]
         for low in range(0, len(chosen), 2):
             some = chosen[low : low + 2]
             yield pa.RecordBatch.from_pydict(
-                {"at": some, "position": [place + self.shift for place in some]}, schema=_COLUMNS
+                {"at": some, "position": [position + self.shift for position in some]}, schema=_COLUMNS
             )
 
     def schema(self) -> pa.Schema:

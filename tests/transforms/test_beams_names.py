@@ -12,7 +12,7 @@ import pytest
 import dataflow_model as dm
 from tests.support.beam_names import BEAMS_CLASSES, BEAMS_MODULES
 
-PLACES = {
+OUR_MODULES = {
     "beam.io": "dataflow_model.io",
     "beam.metrics": "dataflow_model.metrics",
     "beam.runners": "dataflow_model.runners",
@@ -53,8 +53,8 @@ def _imports_without_a_hint(statement: str) -> bool:
 
 @pytest.mark.parametrize("module", BEAMS_MODULES)
 def test_each_name_of_a_module_of_beam_exists_or_has_a_hint(module: str) -> None:
-    place = importlib.import_module(PLACES.get(module, "dataflow_model"))
-    assert [name for name in BEAMS_MODULES[module].split() if _fails_without_a_hint(name, place)] == []
+    own = importlib.import_module(OUR_MODULES.get(module, "dataflow_model"))
+    assert [name for name in BEAMS_MODULES[module].split() if _fails_without_a_hint(name, own)] == []
 
 
 @pytest.mark.parametrize("kind", BEAMS_CLASSES)
@@ -65,8 +65,8 @@ def test_each_member_of_a_class_of_beam_exists_or_has_a_hint(kind: str) -> None:
 
 @pytest.mark.parametrize("module", BEAMS_MODULES)
 def test_each_import_of_a_name_of_beam_works_or_has_a_hint(module: str) -> None:
-    place = PLACES.get(module, "dataflow_model")
-    statements = [f"from {place} import {name}" for name in BEAMS_MODULES[module].split()]
+    own = OUR_MODULES.get(module, "dataflow_model")
+    statements = [f"from {own} import {name}" for name in BEAMS_MODULES[module].split()]
     assert [statement for statement in statements if _imports_without_a_hint(statement)] == []
 
 

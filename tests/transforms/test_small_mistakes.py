@@ -276,7 +276,7 @@ assert answers[0] == answers[1] and all(answers[0]), answers
     ],
 )
 @pytest.mark.parametrize(
-    "place",
+    "use",
     [
         dm.CombinePerKey,
         dm.CombineGlobally,
@@ -285,9 +285,9 @@ assert answers[0] == answers[1] and all(answers[0]), answers
         lambda fn: dm.GroupBy("key").aggregate_field("value", fn, "n"),
     ],
 )
-def test_well_known_functions_that_are_not_associative_are_refused(place: Any, function: Any, instead: str) -> None:
+def test_well_known_functions_that_are_not_associative_are_refused(use: Any, function: Any, instead: str) -> None:
     with pytest.raises(dm.InvalidType, match=rf"again with results of it, so \w+ would .*\nHint: use {instead}"):
-        place(function)
+        use(function)
 
 
 @pytest.mark.parametrize("by", [dm.WithKeys("b", value="a"), dm.WithKeys("a", value="b"), dm.GroupBy("b")])

@@ -33,13 +33,13 @@ def created(*values: Any) -> tuple[dm.Pipeline, Any]:
     return p, p | dm.Create(values)
 
 
-@pytest.mark.parametrize("place", [2, -1, "first", None])
-def test_a_partition_that_does_not_exist_is_reported_with_a_way_out(place: Any) -> None:
+@pytest.mark.parametrize("index", [2, -1, "first", None])
+def test_a_partition_that_does_not_exist_is_reported_with_a_way_out(index: Any) -> None:
     with (
         pytest.raises(dm.UserCodeError, match=r"must be a whole number in \[0, 2\), got (.|\n)*Hint: .*zlib\.crc32"),
         dm.Pipeline() as p,
     ):
-        _ = p | dm.Create([1]) | dm.Partition(lambda element, n: place, 2)
+        _ = p | dm.Create([1]) | dm.Partition(lambda element, n: index, 2)
 
 
 def test_a_function_of_partition_that_takes_no_number_is_rejected_when_it_is_applied() -> None:

@@ -131,7 +131,7 @@ print(sorted((sink, repr(record.value), record.is_retraction) for sink in sinks 
 @pytest.mark.parametrize("title", PIPELINES)
 def test_a_version_whose_modules_have_other_names_resumes_from_a_checkpoint(title: str, tmp_path: Path) -> None:
     renamed = copy_with_other_modules(tmp_path / "renamed")
-    results = [go_on(place, tmp_path / place.name, title) for place in (renamed, REPOSITORY)]
+    results = [go_on(root, tmp_path / root.name, title) for root in (renamed, REPOSITORY)]
     assert results[0] == results[1]
     assert len(results[0]) > len("[]\n")
 
@@ -143,11 +143,11 @@ def test_a_version_whose_modules_have_other_names_resumes_joins(tmp_path: Path) 
     assert not modules_in(contents)
     renamed = copy_with_other_modules(tmp_path / "renamed")
     results = []
-    for place in (renamed, REPOSITORY):
-        work = tmp_path / f"work of {place.name}"
+    for root in (renamed, REPOSITORY):
+        work = tmp_path / f"work of {root.name}"
         shutil.copytree(tmp_path / "rows", work / "joins" / "rows")
         shutil.copytree(tmp_path / "joins", work / "joins" / "joins")
-        results.append(go_on(place, work, "joins"))
+        results.append(go_on(root, work, "joins"))
     assert results[0] == results[1]
     assert all(sink in results[0] for sink in JOINS)
 
@@ -158,7 +158,7 @@ def copy_with_other_modules(folder: Path) -> Path:
         ignored = shutil.ignore_patterns("*.so", "__pycache__", "compiled.txt", "fixtures")
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored, symlinks=True)
     (folder / "tests/upgrade/fixtures").symlink_to(FIXTURES)
-    modules = {place.partition(":")[0] for place in durable.NAMES.values()}
+    modules = {path.partition(":")[0] for path in durable.NAMES.values()}
     renamed = "|".join(map(re.escape, sorted(modules, key=len, reverse=True)))
     dotted = re.compile(rf"\b({renamed})\b(?!\.)")
     imported = re.compile(
@@ -182,12 +182,12 @@ def copy_with_other_modules(folder: Path) -> Path:
     return folder
 
 
-def go_on(place: Path, folder: Path, title: str) -> str:
-    """Go on from a kept checkpoint with the package at a place, and return what the run has output."""
+def go_on(root: Path, folder: Path, title: str) -> str:
+    """Go on from a kept checkpoint with the package in a folder, and return what the run has output."""
     work = folder / title
     work.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", GO_ON.format(format=FORMAT), str(work), title]
-    environment = {**os.environ, "PYTHONPATH": str(place), "DATAFLOW_MODEL_COMPILED": "no"}
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(root), "DATAFLOW_MODEL_COMPILED": "no"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -57,9 +57,9 @@ def test_a_table_of_integers_behaves_like_a_dict(changes: list[tuple[bool, int]]
             table.remove(integer)
             del expected[integer]
         asked = sorted({integer for _, integer in changes})
-        places = column(len(asked))
-        missing = table.find(column_of(np.array(asked, np.int64)), places)
-        assert list(places) == [expected.get(integer, -1) for integer in asked]
+        slots = column(len(asked))
+        missing = table.find(column_of(np.array(asked, np.int64)), slots)
+        assert list(slots) == [expected.get(integer, -1) for integer in asked]
         assert missing == len(asked) - len(expected)
         assert table.count == len(expected)
 

@@ -120,9 +120,9 @@ def test_panes_in_columns_that_are_known_to_be_in_order_sort_like_lists(bundle: 
     orders: Any = bundle.orders.taken(data.draw(st.permutations(range(len(bundle)))))  # type: ignore[attr-defined]
     orders.instants = np.arange(len(orders))  # each at an instant of its own
     for _ in range(2):
-        places = column(data.draw, len(orders), st.integers(0, 2))
-        expected = sorting(list(orders), places.tolist())
-        actual = orders.sorting(places)
+        majors = column(data.draw, len(orders), st.integers(0, 2))
+        expected = sorting(list(orders), majors.tolist())
+        actual = orders.sorting(majors)
         assert (actual is None) == (expected is None)
         assert actual is None or actual.tolist() == expected
         start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(orders))] * 2)))
@@ -180,16 +180,16 @@ def test_a_value_replaces_the_retractions_in_its_group_since_the_previous_value(
 ) -> None:
     waiting: dict[int, list[int]] = {}
     counts, replaced = [0] * len(entries), []
-    for place, (group, is_retraction) in enumerate(entries):
+    for index, (group, is_retraction) in enumerate(entries):
         if is_retraction:
-            waiting.setdefault(group, []).append(place)
+            waiting.setdefault(group, []).append(index)
         else:
             before = waiting.pop(group, [])
-            counts[place] = len(before)
+            counts[index] = len(before)
             replaced += before
     for alone in waiting.values():
-        for place in alone:
-            counts[place] = -1
+        for index in alone:
+            counts[index] = -1
     groups, retractions = [group for group, _ in entries], [is_retraction for _, is_retraction in entries]
     actual = matched(np.array(groups, np.int64), np.array(retractions, np.bool_))
     assert [column.tolist() for column in actual] == [counts, replaced]

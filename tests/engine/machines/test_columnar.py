@@ -349,10 +349,10 @@ def test_elements_of_a_chunk_are_dropped_by_the_watermark_of_their_own_instant(
         ones = pa.chunked_array([np.ones(len(mine), np.int64)])
         bundle = Bundle.fresh(Pairs(ones, ones), Integers(times), of_rows("read", mine), 0)
         bundle.windows = Intervals(times - times % 10, times - times % 10 + 10)
-        places = Integers(np.array([rows[row][1] - first for row in mine], np.int64))
+        indices = Integers(np.array([rows[row][1] - first for row in mine], np.int64))
         count = stop - first
         watermarks = [Watermarks(low) for low in reached[first:stop]]
-        return Chunk(Instants([0] * count, [True] * count), PlacedBundle(bundle, places), watermarks)
+        return Chunk(Instants([0] * count, [True] * count), PlacedBundle(bundle, indices), watermarks)
 
     assert run([chunk(0, 5)]) == run(chunk(index, index + 1) for index in range(5))
 

@@ -37,33 +37,33 @@ def departures(script: TestStream, strategy: WindowingStrategy) -> set[str]:
     mine = [pane for pane in run_script(script, strategy, dm.Sum()) if pane.info.trigger is not None]
     shown: set[str] = set()
     left, right = _by_window(ours(mine)), _by_window(run_on_beam(script, strategy))
-    for place in [*left, *(place for place in right if place not in left)]:
-        if not right[place] and strategy.merges and _joins_a_finished_one(place, left):
+    for cell in [*left, *(cell for cell in right if cell not in left)]:
+        if not right[cell] and strategy.merges and _joins_a_finished_one(cell, left):
             shown.add(CLOSED)
         else:
-            again = strategy.merges and any(pane.timing == "ON_TIME" for pane in _of_merged(place, left))
-            shown |= _compare(place, left[place], right[place], again=again)
+            again = strategy.merges and any(pane.timing == "ON_TIME" for pane in _of_merged(cell, left))
+            shown |= _compare(cell, left[cell], right[cell], again=again)
     return shown
 
 
-def _joins_a_finished_one(place: Any, panes: dict[Any, list[Pane]]) -> bool:
+def _joins_a_finished_one(cell: Any, panes: dict[Any, list[Pane]]) -> bool:
     """Tell whether a window lies over another of its key whose trigger has finished."""
-    return any(pane.is_last for pane in _of_merged(place, panes))
+    return any(pane.is_last for pane in _of_merged(cell, panes))
 
 
-def _of_merged(place: Any, panes: dict[Any, list[Pane]]) -> Iterator[Pane]:
+def _of_merged(cell: Any, panes: dict[Any, list[Pane]]) -> Iterator[Pane]:
     """Return the panes of the other windows of a key that lie within a window."""
-    key, (start, end) = place
+    key, (start, end) = cell
     for (of, bounds), session in panes.items():
         if of == key and bounds != (start, end) and start <= bounds[0] and bounds[1] <= end:
             yield from session
 
 
-def _compare(place: Any, left: list[Pane], right: list[Pane], *, again: bool) -> set[str]:
+def _compare(cell: Any, left: list[Pane], right: list[Pane], *, again: bool) -> set[str]:
     """Walk along both; what is empty may be on one side only, and moves the indices behind it.
 
     Args:
-        place: the key and the window.
+        cell: the key and the window.
         left: our panes.
         right: Beam's panes.
         again: whether a window that was merged into this one has had its pane on time.
@@ -79,12 +79,12 @@ def _compare(place: Any, left: list[Pane], right: list[Pane], *, again: bool) ->
             before = mine.value
             same_time = (mine.timing, mine.on_time_index + ahead) == (theirs.timing, theirs.on_time_index)
             if theirs.index != mine.index + ahead or (theirs.is_last and not mine.is_last):
-                raise Disagreement(_both(place, left, right))
+                raise Disagreement(_both(cell, left, right))
             if again and (mine.timing, theirs.timing) == ("LATE", "ON_TIME"):
                 shown.add(AGAIN)
             elif timed and not same_time:
                 if theirs.timing != "EARLY":
-                    raise Disagreement(_both(place, left, right))
+                    raise Disagreement(_both(cell, left, right))
                 shown.add(TIMING)
                 timed = False  # what follows counts on from there
             if mine.is_last != theirs.is_last:
@@ -98,7 +98,7 @@ def _compare(place: Any, left: list[Pane], right: list[Pane], *, again: bool) ->
             shown.add(TURN)
             ahead -= 1
         else:
-            raise Disagreement(_both(place, left, right))
+            raise Disagreement(_both(cell, left, right))
     return shown
 
 
@@ -109,9 +109,9 @@ def _by_window(panes: Iterable[Pane]) -> defaultdict[Any, list[Pane]]:
     return panes_by_window
 
 
-def _both(place: Any, left: list[Pane], right: list[Pane]) -> str:
+def _both(cell: Any, left: list[Pane], right: list[Pane]) -> str:
     def row(pane: Pane) -> str:
         return f"{pane.value} {pane.timing} index {pane.index}, {pane.on_time_index}{' last' * pane.is_last}"
 
     rows = [*(f"  ours  {row(pane)}" for pane in left), *(f"  Beam  {row(pane)}" for pane in right)]
-    return "\n".join([f"{place}:", *rows])
+    return "\n".join([f"{cell}:", *rows])

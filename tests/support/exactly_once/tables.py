@@ -13,5 +13,5 @@ from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 PAIRS = pa.schema({"key": pa.string(), "value": pa.int64()})
 
 
-def record(place: int, value: Any, *, is_retraction: bool = False) -> Record:
-    return Record(value, dm.EventTime(0), GLOBAL_WINDOW, NO_FIRING, is_retraction, order=(place,))
+def record(position: int, value: Any, *, is_retraction: bool = False) -> Record:
+    return Record(value, dm.EventTime(0), GLOBAL_WINDOW, NO_FIRING, is_retraction, order=(position,))

@@ -76,9 +76,9 @@ class FailingTasks(Fault):
         del micro_batch
         if point not in self.points:
             return
-        place = f"{point}-{_attempt()}"
-        if random.Random(f"{self.seed} {place}").random() < self.share and _mark(self.folder, place):
-            raise InjectedFailure(place)
+        occasion = f"{point}-{_attempt()}"
+        if random.Random(f"{self.seed} {occasion}").random() < self.share and _mark(self.folder, occasion):
+            raise InjectedFailure(occasion)
 
     def receive(self, rows: Iterable[Row]) -> Iterable[Row]:
         """Return the rows in an order that no other attempt sees."""

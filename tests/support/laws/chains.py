@@ -310,10 +310,10 @@ def side_by_side(cases: dict[str, tuple[TestStream, Chain]]) -> Callable[[dm.Pip
     def build(pipeline: dm.Pipeline) -> None:
         sources: dict[str, dm.PCollection] = {}
         for name, (stream, groupings) in cases.items():
-            place = name.split(".")[0]
-            if place not in sources:
-                sources[place] = pipeline | f"script {place}" >> stream
-            _ = sources[place] | f"case {name}" >> Copied(_kept(groupings))
+            source = name.split(".")[0]
+            if source not in sources:
+                sources[source] = pipeline | f"script {source}" >> stream
+            _ = sources[source] | f"case {name}" >> Copied(_kept(groupings))
 
     return build
 

@@ -229,9 +229,9 @@ def _newest(rows: Sequence[_Row]) -> dict[Any, int]:
     newest: dict[Any, int] = {}
     for row in rows:
         start, end = row.window or (0, 0)
-        inside = [place for place in newest if place[0] == row.key and start <= place[1] and place[2] <= end]
-        for place in inside:
-            del newest[place]
+        inside = [cell for cell in newest if cell[0] == row.key and start <= cell[1] and cell[2] <= end]
+        for cell in inside:
+            del newest[cell]
         newest[row.key, start, end] = row.value
     return newest
 

@@ -48,8 +48,8 @@ class CellsInOrder(dict[Window, Cell]):
 
     def __delitem__(self, window: Window) -> None:
         super().__delitem__(window)
-        place = bisect.bisect_left(self._windows, window.start, key=_START)
-        del self._windows[self._windows.index(window, place)]
+        first = bisect.bisect_left(self._windows, window.start, key=_START)
+        del self._windows[self._windows.index(window, first)]
 
     def pop(self, window: Window, default: Any = None) -> Any:
         """Remove a window and return its cell, or the default."""

@@ -66,8 +66,8 @@ def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[in
     """Match retractions with the values that replace them.
 
     Returns:
-        the values that each value replaces in each window, by its place; and the windows in which nothing replaces a
-        retraction, by its place.
+        the values that each value replaces in each window, by its index; and the windows in which nothing replaces a
+        retraction, by its index.
     """
     replacing: dict[int, dict[Window, list[Any]]] = {}
     alone: dict[int, list[Window]] = {}
@@ -82,7 +82,7 @@ def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[in
     before = iter(replaced.tolist())
     for (row, window), count in zip(entries, replaces.tolist(), strict=True):
         if count > 0:
-            values = [inbox.values[entries[place][0]][1] for place in itertools.islice(before, count)]
+            values = [inbox.values[entries[index][0]][1] for index in itertools.islice(before, count)]
             replacing.setdefault(row, {})[window] = values
         elif count < 0:
             alone.setdefault(row, []).append(window)

@@ -65,10 +65,10 @@ def net(records: Iterable[Record]) -> list[Any]:
 def instants(*sinks: Sequence[Record]) -> Iterator[tuple[Account, ...]]:
     """Yield what stands in each sink after each instant in which one of them received something."""
     accounts = tuple(Account() for _ in sinks)
-    entries = [(record.order[:2], place, record) for place, records in enumerate(sinks) for record in records]
+    entries = [(record.order[:2], number, record) for number, records in enumerate(sinks) for record in records]
     for _, entries_then in itertools.groupby(sorted(entries, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
-        for _, place, record in entries_then:
-            accounts[place].book([record])
+        for _, number, record in entries_then:
+            accounts[number].book([record])
         yield accounts
 
 
@@ -136,6 +136,6 @@ def ends_of_ticks(script: TestStream) -> list[int]:
     ]
 
 
-def until(records: Iterable[Record], place: int) -> Account:
+def until(records: Iterable[Record], step: int) -> Account:
     """Return what stands after a step of the script."""
-    return Account().book(record for record in records if record.order[1] <= place)
+    return Account().book(record for record in records if record.order[1] <= step)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.triggers import TriggerContext
 
-__all__ = ["PLACES", "pickled"]
+__all__ = ["USER_CODE", "pickled"]
 
 
 def leave(*_: object) -> Any:
@@ -231,7 +231,7 @@ def with_side_input(p: dm.Pipeline) -> None:
     _ = p | dm.Create([1]) | dm.Map(lambda x, values: x, values=dm.AsIter(side)) | "out" >> dm.io.Collect()
 
 
-PLACES: dict[str, Callable[[dm.Pipeline], None]] = {
+USER_CODE: dict[str, Callable[[dm.Pipeline], None]] = {
     "map": on_numbers(lambda: dm.Map(leave)),
     "map with an argument": on_numbers(lambda: dm.Map(lambda x, more: leave(), more=1)),
     "filter": on_numbers(lambda: dm.Filter(leave)),

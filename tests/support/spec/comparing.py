@@ -78,11 +78,11 @@ def comparable(pane: dm.Pane) -> dm.Pane:
 
 def smallest(case: Case) -> Case:
     """Return a case that still differs and has no step to spare."""
-    place = 0
-    while place < len(case.script.steps):
-        steps = case.script.steps[:place] + case.script.steps[place + 1 :]
+    index = 0
+    while index < len(case.script.steps):
+        steps = case.script.steps[:index] + case.script.steps[index + 1 :]
         shorter = attrs.evolve(case, script=TestStream(steps))
-        case, place = (shorter, place) if differs(shorter) else (case, place + 1)
+        case, index = (shorter, index) if differs(shorter) else (case, index + 1)
     return case
 
 

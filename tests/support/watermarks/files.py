@@ -27,7 +27,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     """Write a file of rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
-    times = [pa.array([second * 10**6 for second in columns[place]], pa.int64()) for place in (0, 1)]
+    times = [pa.array([second * 10**6 for second in columns[index]], pa.int64()) for index in (0, 1)]
     value, partition = pa.array(columns[2], pa.int64()), pa.array(columns[3], pa.string())
     pq.write_table(pa.table([*times, value, partition], ["at", "seen", "value", "partition"]), path)
 
