@@ -87,6 +87,14 @@ class Start:
         return visible(self.folder / "files"), [row["value"] for row in rows(self.url, "sums")]
 
 
+def test_weak_output_to_which_no_records_are_written_is_published_and_not_handed_to_the_commit(tmp_path: Path) -> None:
+    start = Start(tmp_path, weak=True)
+    with PendingWriter(Task(start.program, ProcessCache()), "part") as writer:
+        writer.write("WriteJson", [])
+        pending = writer.close()
+    assert (list(pending.messages), list(pending.published)) == ([], ["WriteJson"])
+
+
 def test_each_sequencer_is_greater_than_those_before_even_if_the_clock_goes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,8 +45,8 @@ class TaskOutput:
     _writer: SinkWriter | None = attrs.field(init=False, default=None)
 
     def write(self, records: Sequence[Record]) -> None:
-        """Write records, or let them wait for more."""
-        if not len(records):
+        """Write records, or let them wait for more; outside of bounded runs, none of them open the writer too."""
+        if self.is_bounded and not len(records):
             return
         self._waiting.append(records)
         if not self.is_bounded or (sum(map(len, self._waiting)) >= _AT_ONCE and not self._opened().needs_all):
