@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
 from tests.support.faults.outcomes import outcome_of
-from tests.support.faults.victims import EXECUTOR, PYTHON, Victim
+from tests.support.faults.victims import EXECUTOR, PYTHON, Victim, kill_drivers, kill_while_it_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,21 +32,8 @@ def test_a_run_whose_driver_is_killed_at_random_moments_commits_what_an_uninterr
     kills: int,
     rows: int,
 ) -> None:
-    rng = random.Random(seed)
-    job, killed, left = new_job(rows_per_batch=rows), 0, kills
-    while left:
-        with Victim(java_home, job) as victim:
-            started = victim.until(victim.has_started, "the run has started")
-            if started and victim.lives(rng.uniform(0, 6)):
-                killed, left = killed + 1, left - 1
-                continue
-            victim.finish()
-        if killed:
-            tally.judge("driver killed", killed, uninterrupted, outcome_of(job))
-        job, killed = new_job(rows_per_batch=rows), 0
-    with Victim(java_home, job) as victim:
-        victim.finish()
-    tally.judge("driver killed", killed, uninterrupted, outcome_of(job))
+    for job, killed in kill_drivers(java_home, lambda: new_job(rows_per_batch=rows), kills=kills, seed=seed):
+        tally.judge("driver killed", killed, uninterrupted, outcome_of(job))
 
 
 @pytest.mark.slow
@@ -55,7 +41,7 @@ def test_a_run_whose_executors_are_killed_one_after_the_other_commits_what_an_un
     java_home: str, new_job: Callable[..., Job], uninterrupted: dict[str, list[Any]], tally: Tally
 ) -> None:
     job = new_job(master="local-cluster[2,1,1024]", resumes=5)
-    killed = _kill_while_it_runs(java_home, job, EXECUTOR, kills=KILLS, seed=1)
+    killed = kill_while_it_runs(java_home, job, EXECUTOR, kills=KILLS, seed=1)
     tally.judge("executor killed", killed, uninterrupted, outcome_of(job))
     assert killed == KILLS
 
@@ -65,24 +51,9 @@ def test_a_run_whose_python_processes_are_killed_commits_what_an_uninterrupted_o
     java_home: str, new_job: Callable[..., Job], uninterrupted: dict[str, list[Any]], tally: Tally
 ) -> None:
     job = new_job(rows_per_batch=250, master="local[2,8]", resumes=40)
-    killed = _kill_while_it_runs(java_home, job, PYTHON, kills=KILLS, seed=2)
+    killed = kill_while_it_runs(java_home, job, PYTHON, kills=KILLS, seed=2)
     tally.judge("Python process killed", killed, uninterrupted, outcome_of(job))
     assert killed == KILLS
-
-
-def _kill_while_it_runs(java_home: str, job: Job, name: str, *, kills: int, seed: int) -> int:
-    """Kill one process after another, each after a micro-batch has begun since the last; return how many."""
-    rng = random.Random(seed)
-    killed = 0
-    with Victim(java_home, job) as victim:
-        reached = 0
-        while killed < kills:
-            if not victim.comes_to(reached + 1) or not victim.lives(rng.uniform(0, 1)):
-                break
-            reached = job.micro_batches()
-            killed += victim.kill_one(name, rng)
-        victim.finish()
-    return killed
 
 
 @pytest.mark.slow

@@ -82,35 +82,59 @@ class StreamJob:
 
 
 @attrs.frozen(kw_only=True)
-class Job(StreamJob):
-    """One run of the flights job, however often it is started.
+class SparkJob(StreamJob):
+    """One run of a program on Spark, however often it is started.
 
     Attributes:
-        flights: the input.
         rows_per_batch: how many rows a micro-batch reads.
         master: Spark's; `local[2,8]` tries a task eight times.
         resumes: how often the program starts the run again, when it fails, before it gives up.
         disk: where checkpoint and output are; in the folder if not given.
     """
 
-    flights: pathlib.Path
     rows_per_batch: int = 500
     master: str = "local[2]"
     resumes: int = 0
     disk: pathlib.Path | None = None
-    program: ClassVar[str] = "tests.support.faults.flights_job"
 
     @property
     def checkpoint(self) -> pathlib.Path:
         return (self.disk or self.folder) / "checkpoint"
 
+    def micro_batches(self) -> int:
+        """Return how many micro-batches have begun."""
+        return len([path for path in (self.checkpoint / "spark" / "offsets").glob("*") if path.name.isdigit()])
+
+    def run(self, spark: Any) -> Any:
+        """Run it to its end, and return what it keeps."""
+        raise NotImplementedError
+
+
+@attrs.frozen(kw_only=True)
+class Job(SparkJob):
+    """One run of the flights job, however often it is started.
+
+    Attributes:
+        flights: the input.
+    """
+
+    flights: pathlib.Path
+    program: ClassVar[str] = "tests.support.faults.flights_job"
+
     @property
     def out(self) -> pathlib.Path:
         return (self.disk or self.folder) / "out"
 
-    def micro_batches(self) -> int:
-        """Return how many micro-batches have begun."""
-        return len([path for path in (self.checkpoint / "spark" / "offsets").glob("*") if path.name.isdigit()])
+    def run(self, spark: Any) -> dict[str, list[Any]]:
+        """Run it to its end, and return what it has collected, by label."""
+        runner = dm.SparkRunner(
+            spark, mode="streaming", checkpoint=str(self.checkpoint), max_rows_per_batch=self.rows_per_batch
+        )
+        p = dm.Pipeline(runner=runner)
+        build(p, str(self.flights), str(self.out))
+        result = p.run()
+        result.wait_until_finish()
+        return {label: list(result.collected(label)) for label in LABELS}
 
 
 def _lines(file: pathlib.Path) -> int:
@@ -141,13 +165,16 @@ def session(master: str) -> Any:
     return builder.getOrCreate()
 
 
-def main(job: Job) -> None:
-    """Run the job from its checkpoint to its end."""
+def main(folder: str) -> None:
+    """Run the job of a folder from its checkpoint to its end."""
+    job: SparkJob = pickle.loads(pathlib.Path(folder, "job.pickle").read_bytes())
     spark = session(job.master)
     faults.arm(job.fault)
     while not job.kept.exists():
         try:
-            job.kept.write_bytes(pickle.dumps(_run(spark, job)))
+            with job.starts.open("a") as starts:
+                starts.write(f"{os.getpid()}\n")
+            job.kept.write_bytes(pickle.dumps(job.run(spark)))
         except Exception as error:
             with job.failures.open("a") as failures:
                 failures.write(f"{json.dumps(str(error))}\n")
@@ -157,18 +184,5 @@ def main(job: Job) -> None:
     spark.stop()
 
 
-def _run(spark: Any, job: Job) -> dict[str, list[Any]]:
-    with job.starts.open("a") as starts:
-        starts.write(f"{os.getpid()}\n")
-    runner = dm.SparkRunner(
-        spark, mode="streaming", checkpoint=str(job.checkpoint), max_rows_per_batch=job.rows_per_batch
-    )
-    p = dm.Pipeline(runner=runner)
-    build(p, str(job.flights), str(job.out))
-    result = p.run()
-    result.wait_until_finish()
-    return {label: list(result.collected(label)) for label in LABELS}
-
-
 if __name__ == "__main__":
-    main(pickle.loads(pathlib.Path(sys.argv[1], "job.pickle").read_bytes()))
+    main(sys.argv[1])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import attrs
 import psutil
@@ -18,13 +19,24 @@ import psutil
 from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from tests.support.faults.flights_job import StreamJob
 
-__all__ = ["EXECUTOR", "PATIENCE", "PYTHON", "WORKER", "Victim", "descendants", "kill"]
+__all__ = [
+    "EXECUTOR",
+    "PATIENCE",
+    "PYTHON",
+    "WORKER",
+    "Victim",
+    "descendants",
+    "kill",
+    "kill_drivers",
+    "kill_while_it_runs",
+]
+
+AnyJob = TypeVar("AnyJob", bound="StreamJob")
 
 PATIENCE: Final = 400
 """Seconds that anything may take at most."""
@@ -134,6 +146,57 @@ class Victim:
                 kill(pid)
             self.process.poll()
         self.process.wait()
+
+
+def kill_drivers(
+    java_home: str, new_job: Callable[[], AnyJob], *, kills: int, seed: int
+) -> Iterator[tuple[AnyJob, int]]:
+    """Kill the driver of a job at random moments, and start it again; yield each job that has ended, and its kills.
+
+    Args:
+        java_home: where Java is.
+        new_job: creates a job, whenever one has ended before all kills were made.
+        kills: how many kills in all.
+        seed: selects the moments.
+    """
+    rng = random.Random(seed)
+    job, killed, left = new_job(), 0, kills
+    while left:
+        with Victim(java_home, job) as victim:
+            started = victim.until(victim.has_started, "the run has started")
+            if started and victim.lives(rng.uniform(0, 6)):
+                killed, left = killed + 1, left - 1
+                continue
+            victim.finish()
+        if killed:
+            yield job, killed
+        job, killed = new_job(), 0
+    with Victim(java_home, job) as victim:
+        victim.finish()
+    yield job, killed
+
+
+def kill_while_it_runs(java_home: str, job: StreamJob, name: str, *, kills: int, seed: int) -> int:
+    """Kill one process after another, each after a micro-batch has begun since the last; return how many.
+
+    Args:
+        java_home: where Java is.
+        job: the job, which tries tasks again.
+        name: what the command lines of the processes match.
+        kills: how many kills at most.
+        seed: selects the processes and the moments.
+    """
+    rng = random.Random(seed)
+    killed = 0
+    with Victim(java_home, job) as victim:
+        reached = 0
+        while killed < kills:
+            if not victim.comes_to(reached + 1) or not victim.lives(rng.uniform(0, 1)):
+                break
+            reached = job.micro_batches()
+            killed += victim.kill_one(name, rng)
+        victim.finish()
+    return killed
 
 
 @attrs.frozen
