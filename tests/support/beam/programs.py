@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -128,6 +129,24 @@ def ends_of_bundles(p: Any) -> Any:
     return p | beam.Create([1, 2, 3]) | beam.ParDo(Batching()) | beam.ParDo(WithWindow())
 
 
+def ends_of_bundles_with_state(p: Any) -> Any:
+    return p | beam.Create([("a", 1), ("a", 2)]) | beam.ParDo(EndingWithState()) | beam.ParDo(WithWindow())
+
+
+def dead_letters(p: Any) -> Any:
+    numbers = p | beam.Create([0, 1, 2]) | beam.WindowInto(window.FixedWindows(10))
+    good, bad = numbers | beam.Map(lambda number: 2 // number).with_exception_handling()
+    failed = bad | "failed" >> beam.MapTuple(lambda number, error: (number, error[1]))
+    return (good, failed) | beam.Flatten()
+
+
+def expanded_by_a_service(p: Any) -> Any:
+    importlib.import_module("apache_beam.runners.portability.expansion_service_test")  # registers transforms
+    service = importlib.import_module("apache_beam.runners.portability.expansion_service")
+    words = p | beam.Create(["a", "b", "a"])
+    return words | beam.ExternalTransform("beam:transforms:xlang:count", None, service.ExpansionServiceServicer())
+
+
 def reshuffled(p: Any) -> Any:
     timed = p | beam.Create([("a", 1), ("b", 12)]) | beam.Map(_timed) | beam.WindowInto(window.FixedWindows(10))
     return timed | beam.Reshuffle() | beam.ParDo(WithWindow())
@@ -156,6 +175,9 @@ PROGRAMS = (
     splittable,
     splittable_with_side_inputs,
     ends_of_bundles,
+    ends_of_bundles_with_state,
+    dead_letters,
+    expanded_by_a_service,
     reshuffled,
     keys_by_their_coder,
 )
@@ -258,6 +280,25 @@ class Batching(beam.DoFn):  # type: ignore[misc]
     def finish_bundle(self) -> Any:
         in_window = window.IntervalWindow(0, 10)
         yield window.WindowedValue("ended", window.Timestamp(5), [in_window])
+
+
+class EndingWithState(beam.DoFn):  # type: ignore[misc]
+    """Keeps state, and emits something at the end of each bundle that has elements."""
+
+    TOTAL = CombiningValueStateSpec("total", sum)
+
+    def start_bundle(self) -> None:
+        self.has_elements = False
+
+    def process(self, pair: Any, total: Any = beam.DoFn.StateParam(TOTAL)) -> Any:
+        total.add(pair[1])
+        self.has_elements = True
+        if total.read() > pair[1]:
+            yield total.read()
+
+    def finish_bundle(self) -> Any:
+        if self.has_elements:
+            yield window.WindowedValue("ended", window.Timestamp(5), [window.IntervalWindow(0, 10)])
 
 
 class Carrier:
