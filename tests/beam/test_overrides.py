@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import dataflow_model as dm
+from tests.support.laws.examples import share_of_examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.transforms import window
+from apache_beam.testing.test_stream import TestStream as BeamTestStream
+from apache_beam.transforms import trigger, window
 
 from dataflow_model.beam import LocalRunner
 
@@ -85,3 +92,113 @@ def test_an_override_that_is_switched_off_runs_beams_own_transform(monkeypatch: 
 def test_an_override_that_does_not_exist_is_rejected_by_its_name() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"(?s)name of an override, got 'Windows'.*pass one of .*'WindowInto'"):
         placed(LocalRunner(), ["--dm_without_override=Windows"], [window.FixedWindows(5)])
+
+
+VALUES = {
+    "ints": st.integers(-50, 50),
+    "large ints": st.integers(-(2**63), 2**63 - 1),
+    "larger ints": st.integers(-(2**80), 2**80),
+    "floats": st.floats(),
+    "mixed": st.integers(-5, 5) | st.floats(-5, 5) | st.booleans(),
+    "decimals": st.decimals(-5, 5, places=3),
+}
+PARTS: dict[str, Callable[[], Any]] = {
+    "sum": lambda: beam.CombinePerKey(sum),
+    "min": lambda: beam.CombinePerKey(min),
+    "max": lambda: beam.CombinePerKey(max),
+    "count": beam.combiners.Count.PerKey,
+    "mean": beam.combiners.Mean.PerKey,
+}
+INTO: dict[str, Callable[[], Any]] = {
+    "global": lambda: beam.WindowInto(window.GlobalWindows()),
+    "fixed": lambda: beam.WindowInto(window.FixedWindows(10)),
+    "sliding": lambda: beam.WindowInto(window.SlidingWindows(10, 4)),
+    "sessions": lambda: beam.WindowInto(window.Sessions(3)),
+    "earliest": lambda: beam.WindowInto(
+        window.FixedWindows(10), timestamp_combiner=window.TimestampCombiner.OUTPUT_AT_EARLIEST
+    ),
+}
+
+
+def combined(runner: Any, options: list[str], elements: list[Any], part: str, into: str) -> list[Any]:
+    """Return what is noted behind a combiner, or the kind of its error."""
+    Noting.seen.clear()
+    pipeline = beam.Pipeline(runner=runner, options=PipelineOptions(options))
+    given = pipeline | beam.Create(elements)
+    timed = given | beam.Map(lambda each: window.TimestampedValue((each[0], each[1]), each[2])).with_output_types(
+        tuple[int, int] if all(type(value) is int for _, value, _ in elements) else tuple[int, Any]
+    )
+    _ = timed | INTO[into]() | PARTS[part]() | "note" >> beam.ParDo(Noting())
+    try:
+        pipeline.run().wait_until_finish()
+    except Exception as error:  # noqa: BLE001 - whatever a combiner raises, also within an error of a runner
+        return ["TypeError" if "TypeError" in f"{error!r} {error}" else repr(error)]
+    return sorted(tuple(map(repr, seen)) for seen in Noting.seen)
+
+
+@st.composite
+def timed_pairs(draw: st.DrawFn) -> list[tuple[int, Any, int]]:
+    values = VALUES[draw(st.sampled_from(sorted(VALUES)))]
+    return draw(st.lists(st.tuples(st.integers(0, 2), values, st.integers(0, 25)), min_size=1, max_size=25))
+
+
+@share_of_examples(0.75)
+@given(timed_pairs(), st.sampled_from(sorted(PARTS)), st.sampled_from(sorted(INTO)))
+@example([(0, 2**62, 1), (0, 2**62, 2), (0, 2**62, 3)], "sum", "fixed")
+@example([(0, float("nan"), 1), (0, 1.0, 2), (1, 1.0, 1), (1, float("nan"), 2)], "min", "sessions")
+@example([(0, -0.0, 1), (1, -0.0, 1), (1, -0.0, 2)], "sum", "earliest")
+@example([(0, "a", 1), (0, "b", 2)], "sum", "fixed")
+@example([(0, "a", 1), (0, "b", 2)], "max", "fixed")
+@example([(0, None, 1)], "min", "sessions")
+@example([(0, None, 1)], "count", "sliding")
+@example([(0, 2**53 + 1, 1), (0, 2**53, 2)], "mean", "sessions")
+def test_combined_values_are_those_of_beams_combiners(elements: list[Any], part: str, into: str) -> None:
+    ours = combined(LocalRunner(), [], elements, part, into)
+    assert ours == combined(LocalRunner(), ["--dm_without_override=CombinePerKey"], elements, part, into)
+    beams = combined(FnApiRunner(), [], elements, part, into)
+    assert [each[:2] for each in ours] == [each[:2] for each in beams]  # Beam rounds times to milliseconds
+
+
+@pytest.mark.parametrize("into", ["fixed", "sessions"])
+def test_kernels_combine_unless_they_are_switched_off(into: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    count = beam.combiners.CountCombineFn
+    monkeypatch.setattr(count, "add_input", lambda self, number, element: calls.append(element) or number + 1)
+    elements = [(0, 5, 1), (0, 6, 2)]
+    assert combined(LocalRunner(), [], elements, "count", into)
+    assert not calls
+    assert combined(LocalRunner(), ["--dm_without_override=CombinePerKey"], elements, "count", into)
+    assert calls
+
+
+def test_a_default_for_no_elements_is_beams() -> None:
+    Noting.seen.clear()
+    with beam.Pipeline(runner=LocalRunner()) as pipeline:
+        nothing = pipeline | beam.Create([1]) | beam.Filter(lambda number: number > 1)
+        _ = nothing | "sum" >> beam.CombineGlobally(sum) | "note" >> beam.ParDo(Noting())
+        _ = nothing | beam.combiners.Count.Globally() | "note again" >> beam.ParDo(Noting())
+    assert [element for element, *_ in Noting.seen] == [0, 0]
+
+
+def test_early_and_accumulated_panes_of_kernels_are_those_of_beams_combiners() -> None:
+    panes = []
+    for options in ([], ["--dm_without_override=CombinePerKey"]):
+        Noting.seen.clear()
+        script = BeamTestStream()
+        for second, number in enumerate([5, -3, 7, 2**62, 2**62, 2**62]):
+            script = script.add_elements([window.TimestampedValue(("k", number), second)])
+        script = script.advance_watermark_to(10).add_elements([window.TimestampedValue(("k", 1), 4)])
+        script = script.advance_watermark_to_infinity()
+        with beam.Pipeline(runner=LocalRunner(), options=PipelineOptions(["--streaming", *options])) as pipeline:
+            into = beam.WindowInto(
+                window.FixedWindows(10),
+                trigger=trigger.AfterWatermark(early=trigger.AfterCount(2), late=trigger.AfterCount(1)),
+                accumulation_mode=trigger.AccumulationMode.ACCUMULATING,
+                allowed_lateness=100,
+            )
+            windowed = pipeline | script | into
+            _ = windowed | "sum" >> beam.CombinePerKey(sum) | "note sums" >> beam.ParDo(Noting())
+            _ = windowed | "max" >> beam.CombinePerKey(max) | "note greatest" >> beam.ParDo(Noting())
+        panes.append(sorted(map(repr, Noting.seen)))
+    assert panes[0] == panes[1]
+    assert len(panes[0]) == 10

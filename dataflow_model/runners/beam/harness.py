@@ -28,13 +28,18 @@ from apache_beam.utils.windowed_value import create
 
 from dataflow_model.runners.beam.assigning import WINDOW_INTO, assigner_of
 from dataflow_model.runners.beam.counted import note
+from dataflow_model.runners.beam.kernels import COMBINE_EARLY, combiner_of, reduced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from dataflow_model.runners.beam.kernels import Reduced
+
 _MICROSECONDS: Final = 1_000_000
 _LONGEST_PAUSE: Final = 10_000
 """How long a function that asks for a delay is left alone at most, in microseconds: it should not keep a core busy."""
+_MOST_RESULTS: Final = 1_000_000
+"""How many partial results of one bundle are kept."""
 _PAR_DO: Final[str] = common_urns.primitives.PAR_DO.urn
 
 
@@ -122,6 +127,62 @@ class _WindowInto(operations.Operation):  # type: ignore[misc] # Beam ships no t
         windows = self._assign(micros)
         for _ in element.windows:
             self._receive(create(element.value, micros, windows))
+
+
+class _CombineEarly(operations.Operation):  # type: ignore[misc]
+    """Combines the elements of a bundle by key and windows; as with Beam's, the results are at the ends of windows.
+
+    Args:
+        reduced: how they are combined.
+        more: what operations of Beam's are made with.
+    """
+
+    def __init__(self, reduced: Reduced, *more: Any) -> None:
+        super().__init__(*more)
+        self._first, self._add = reduced.first, reduced.add
+        self._empty()
+
+    def process(self, element: Any) -> None:
+        """Combine an element with the others of its key and windows."""
+        if element.windows is not self._windows:
+            self._enter(element.windows)
+        key, value = element.value
+        results = self._results
+        if key in results:
+            results[key] = self._add(results[key], value)
+            return
+        if self._count == _MOST_RESULTS:
+            self._pass_on()
+            self._enter(element.windows)
+        self._results[key] = self._first(value)
+        self._count += 1
+
+    def finish(self) -> None:
+        """Pass the results on."""
+        self._pass_on()
+        super().finish()
+
+    def _pass_on(self) -> None:
+        [receiver] = self.receivers
+        for windows, results in self._by_windows.items():
+            end = windows[0].max_timestamp().micros
+            for pair in results.items():
+                receiver.receive(create(pair, end, windows))
+        self._empty()
+
+    def _enter(self, windows: Any) -> None:
+        """Go on with elements in other windows, which are often the same objects as those of elements before."""
+        known = self._known.get(id(windows))
+        if known is None:
+            known = self._known[id(windows)] = windows, self._by_windows.setdefault(tuple(windows), {})
+        self._windows, self._results = known
+
+    def _empty(self) -> None:
+        self._by_windows: dict[tuple[Any, ...], dict[Any, Any]] = {}
+        self._known: dict[int, tuple[Any, dict[Any, Any]]] = {}  # with the windows, so that no other gets their id
+        self._windows: Any = None
+        self._results: dict[Any, Any] = {}
+        self._count = 0
 
 
 class Operations:
@@ -250,8 +311,8 @@ class Operations:
             make = self._factory.create_operation
             if name == self._spec.stateful:
                 make = self._stateful
-            elif transform.spec.urn == WINDOW_INTO:
-                make = self._window_into
+            elif transform.spec.urn in {WINDOW_INTO, COMBINE_EARLY}:
+                make = self._own
             self._operations[name] = make(name, receivers)
         return self._operations[name]
 
@@ -264,19 +325,24 @@ class Operations:
         self._sinks.append(sink)
         return sink
 
-    def _window_into(self, name: str, receivers: Mapping[str, list[Any]]) -> Any:
-        """Return the operation of a transform that assigns fixed, sliding or global windows."""
+    def _own(self, name: str, receivers: Mapping[str, list[Any]]) -> Any:
+        """Return the operation of a transform that one of this package replaces."""
         transform, factory = self._descriptor.transforms[name], self._factory
-        strategy = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.WindowingStrategy)
-        assign = assigner_of(core.Windowing.from_runner_api(strategy, factory.context).windowfn)
-        assert assign is not None  # noqa: S101 - others keep Beam's operation
-        operation = _WindowInto(
-            assign,
+        further = (
             common.NameContext(transform.unique_name, name),
             operation_specs.WorkerFlatten(None, [factory.get_only_output_coder(transform)]),
             self._counters,
             self._sampler,
         )
+        if transform.spec.urn == COMBINE_EARLY:
+            combined = reduced(combiner_of(transform, factory.context))
+            assert combined is not None  # noqa: S101 - others keep Beam's combiner
+            operation: Any = _CombineEarly(combined, *further)
+        else:
+            strategy = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.WindowingStrategy)
+            assign = assigner_of(core.Windowing.from_runner_api(strategy, factory.context).windowfn)
+            assert assign is not None  # noqa: S101 - others keep Beam's operation
+            operation = _WindowInto(assign, *further)
         return factory.augment_oldstyle_op(operation, transform.unique_name, receivers)
 
     def _stateful(self, name: str, receivers: Mapping[str, list[Any]]) -> Any:

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
-from apache_beam import CombineFn as BeamsCombineFn
 from apache_beam import DoFn as BeamsDoFn
-from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners import pipeline_context
 from apache_beam.utils import proto_utils
@@ -32,6 +30,7 @@ from dataflow_model.plan.logical.nodes import (
 )
 from dataflow_model.runners.beam import phases
 from dataflow_model.runners.beam.harness import Counting, StageSpec, function_of, is_urn_of_functions, key_coder
+from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, combiner_of, reduced
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
 from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.scripts import scripts_of
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.plan.logical.strategy import WindowingStrategy
-
-_PRECOMBINE: Final[str] = common_urns.combine_components.COMBINE_PER_KEY_PRECOMBINE.urn
 
 
 def lower(pipeline: Any, run: str, *, is_drain: bool = False) -> Plan:
@@ -190,7 +187,7 @@ class _Lowering:
             case phases.RESHUFFLE:
                 [pcoll] = transform.inputs.values()
                 self._add(Reshuffle(label=label, input=self._refs[pcoll]), {MAIN: output})
-            case phases.GROUP_BY_KEY | phases.COMBINE:
+            case phases.GROUP_BY_KEY | phases.COMBINE | phases.COMBINE_ELEMENTS | phases.COMBINE_RESULTS:
                 self._group(label, transform, output)
             case urn:
                 raise AssertionError(f"{label!r} is a {urn}, which is no node of a plan")
@@ -218,15 +215,21 @@ class _Lowering:
         [pcoll] = transform.inputs.values()
         strategy = self._strategy(pcoll, label)
         node = GroupByKeyAndWindow(label=label, input=self._encoded(label, pcoll), strategy=strategy)
-        if transform.spec.urn == phases.COMBINE:
-            payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.CombinePayload)
-            fn = BeamsCombineFn.from_runner_api(payload.combine_fn, self._context)
-            node = attrs.evolve(node, combine=BeamCombineFn(fn, label))
+        if transform.spec.urn != phases.GROUP_BY_KEY:
+            node = attrs.evolve(node, combine=self._combiner(transform))
         self._nodes.append(node)
         self._strategies[Ref(label)] = self._strategy(output, label)
         fn = MapFn(DecodeKey(self._key_coder(output), self._run))
         decoded = ParDo(label=f"{label}/key decoded", input=Ref(label), fn=fn)
         self._add(decoded, {MAIN: output})
+
+    def _combiner(self, transform: Any) -> CombineFn[Any, Any, Any]:
+        fn = combiner_of(transform, self._context)
+        if transform.spec.urn == phases.COMBINE:
+            return BeamCombineFn(fn, transform.unique_name)
+        ours = reduced(fn)
+        assert ours is not None  # noqa: S101 - others keep Beam's combiner
+        return ours.elements if transform.spec.urn == COMBINE_ELEMENTS else ours.results
 
     def _encoded(self, label: str, pcoll: str) -> Ref:
         """Return a collection of pairs with encoded keys, for a grouping or a stateful function."""
@@ -289,7 +292,7 @@ def _same(value: Any) -> Any:
 def _works_on_bundles(transforms: Sequence[Any]) -> bool:
     """Return whether a transform does something at the ends of bundles, or on batches."""
     return any(
-        transform.spec.urn == _PRECOMBINE
+        transform.spec.urn in {phases.PRECOMBINE, COMBINE_EARLY}
         or (is_urn_of_functions(transform.spec.urn) and _function_works_on_bundles(transform))
         for transform in transforms
     )

@@ -8,13 +8,14 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
-from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners import pipeline_context
 from apache_beam.transforms import core
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.runners.beam import phases
 from dataflow_model.runners.beam.assigning import WINDOW_INTO, assigner_of
+from dataflow_model.runners.beam.kernels import COMBINE_ELEMENTS, combiner_of, reduced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +25,7 @@ class Override(enum.StrEnum):
     """An override, named as the transform that it replaces."""
 
     WINDOW_INTO = "WindowInto"
+    COMBINE_PER_KEY = "CombinePerKey"
 
 
 def all_but(names: Iterable[str]) -> frozenset[Override]:
@@ -51,11 +53,23 @@ def all_but(names: Iterable[str]) -> frozenset[Override]:
 
 def apply_to(pipeline: Any, overrides: frozenset[Override]) -> None:
     """Change the kinds of those transforms in Beam's description of a pipeline that others run in place of Beam's."""
-    if Override.WINDOW_INTO not in overrides:
-        return
     context = pipeline_context.PipelineContext(pipeline.components)
     for transform in pipeline.components.transforms.values():
-        if transform.spec.urn == common_urns.primitives.ASSIGN_WINDOWS.urn:
-            strategy = beam_runner_api_pb2.WindowingStrategy.FromString(transform.spec.payload)
-            if assigner_of(core.Windowing.from_runner_api(strategy, context).windowfn) is not None:
-                transform.spec.urn = WINDOW_INTO
+        match transform.spec.urn:
+            case phases.ASSIGN_WINDOWS if Override.WINDOW_INTO in overrides:
+                strategy = beam_runner_api_pb2.WindowingStrategy.FromString(transform.spec.payload)
+                if assigner_of(core.Windowing.from_runner_api(strategy, context).windowfn) is not None:
+                    transform.spec.urn = WINDOW_INTO
+            case phases.COMBINE if Override.COMBINE_PER_KEY in overrides:
+                if _is_reduced(transform, context, pipeline.components):
+                    transform.spec.urn = COMBINE_ELEMENTS
+
+
+def _is_reduced(transform: Any, context: Any, components: Any) -> bool:
+    """Return whether kernels compute a combiner."""
+    [pcoll] = [components.pcollections[pcoll] for pcoll in transform.inputs.values()]
+    pairs = context.coders.get_by_id(pcoll.coder_id)
+    trigger = components.windowing_strategies[pcoll.windowing_strategy_id].trigger.WhichOneof("trigger")
+    return pairs.is_kv_coder() and None is not reduced(
+        combiner_of(transform, context), pairs.value_coder(), emits_nothing_empty=trigger in {None, "default"}
+    )

@@ -15,19 +15,24 @@ from apache_beam.runners.portability.fn_api_runner import translations
 from apache_beam.utils import proto_utils
 
 from dataflow_model.runners.beam.harness import is_urn_of_functions
+from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, COMBINE_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 GROUP_BY_KEY: Final[str] = common_urns.primitives.GROUP_BY_KEY.urn
+PRECOMBINE: Final[str] = common_urns.combine_components.COMBINE_PER_KEY_PRECOMBINE.urn
 FLATTEN: Final[str] = common_urns.primitives.FLATTEN.urn
 IMPULSE: Final[str] = common_urns.primitives.IMPULSE.urn
 TEST_STREAM: Final[str] = common_urns.primitives.TEST_STREAM.urn
 RESHUFFLE: Final[str] = common_urns.composites.RESHUFFLE.urn
+ASSIGN_WINDOWS: Final[str] = common_urns.primitives.ASSIGN_WINDOWS.urn
 COMBINE: Final[str] = common_urns.composites.COMBINE_PER_KEY.urn
 NOTHING: Final = "dataflow_model:nothing:v1"
 """A `Flatten` without inputs."""
-OURS: Final = frozenset({NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE, COMBINE})
+OURS: Final = frozenset(
+    {NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE, COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS}
+)
 """The kinds of transforms that are nodes of a plan; Beam's operations run the others."""
 
 
@@ -186,17 +191,45 @@ def _lift_combiners(stages: Iterable[Any], context: Any) -> Iterator[Any]:
     A combined element is at the end of its window, which is not where an element of a session would be.
     """
     components = context.components
-    context.runner_only_urns |= {COMBINE}
+    context.runner_only_urns |= {COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS}
     for stage in stages:
         [transform] = stage.transforms
-        if transform.spec.urn == COMBINE:
+        if transform.spec.urn in {COMBINE, COMBINE_ELEMENTS}:
             [pcoll] = transform.inputs.values()
             strategy = components.windowing_strategies[components.pcollections[pcoll].windowing_strategy_id]
             does_not_merge = strategy.merge_status == beam_runner_api_pb2.MergeStatus.NON_MERGING
             if does_not_merge and strategy.output_time == beam_runner_api_pb2.OutputTime.END_OF_WINDOW:
-                yield from translations.lift_combiners([stage], context)
+                is_global = strategy.window_fn.urn == common_urns.global_windows.urn
+                yield from _lifted(stage, context, keeps_beams=is_global)
                 continue
         yield stage
+
+
+def _lifted(stage: Any, context: Any, *, keeps_beams: bool) -> list[Any]:
+    """Return the stages of a combiner that combines before the grouping, if the trigger does not see each element.
+
+    Args:
+        stage: the combiner.
+        context: Beam's context.
+        keeps_beams: whether Beam's operations combine it in any case: in the global window, they are the faster ones.
+    """
+    [transform] = stage.transforms
+    kind, transform.spec.urn = transform.spec.urn, COMBINE
+    stages = list(translations.lift_combiners([stage], context))
+    transform.spec.urn = kind
+    [early] = stages[0].transforms
+    is_early = early.spec.urn == PRECOMBINE
+    if kind == COMBINE or (is_early and keeps_beams):
+        return stages
+    if not is_early:
+        return [stage]
+    early.spec.urn = COMBINE_EARLY
+    [grouping] = stages[1].transforms
+    grouping.spec.CopyFrom(transform.spec)
+    grouping.spec.urn = COMBINE_RESULTS
+    grouping.outputs.clear()
+    grouping.outputs.update(transform.outputs)
+    return stages[:2]
 
 
 def _part(transforms: list[Any], number: int, readers: Mapping[str, set[int]]) -> Part:
