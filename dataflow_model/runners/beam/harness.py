@@ -170,19 +170,19 @@ class _CombineEarly(operations.Operation):  # type: ignore[misc]
                 receiver.receive(create(pair, end, windows))
         self._empty()
 
-    def _enter(self, windows: Any) -> None:
-        """Go on with elements in other windows, which are often the same objects as those of elements before."""
-        known = self._known.get(id(windows))
-        if known is None:
-            known = self._known[id(windows)] = windows, self._by_windows.setdefault(tuple(windows), {})
-        self._windows, self._results = known
-
     def _empty(self) -> None:
         self._by_windows: dict[tuple[Any, ...], dict[Any, Any]] = {}
         self._known: dict[int, tuple[Any, dict[Any, Any]]] = {}  # with the windows, so that no other gets their id
         self._windows: Any = None
         self._results: dict[Any, Any] = {}
         self._count = 0
+
+    def _enter(self, windows: Any) -> None:
+        """Go on with elements in other windows, which are often the same objects as those of elements before."""
+        known = self._known.get(id(windows))
+        if known is None:
+            known = self._known[id(windows)] = windows, self._by_windows.setdefault(tuple(windows), {})
+        self._windows, self._results = known
 
 
 class Operations:

@@ -73,7 +73,7 @@ class _Count(CombineFn[Any, int, int]):
 class _Best(CombineFn[Any, Any, Any]):
     """What Python's `min` or `max` does to at least one whole number."""
 
-    better: Callable[[Any, Any], Any]
+    better: Any  # a builtin function
 
     def create_accumulator(self) -> Any:
         return None

@@ -28,7 +28,7 @@ from dataflow_model.plan.logical.nodes import (
     Reshuffle,
     SideInput,
 )
-from dataflow_model.runners.beam import phases
+from dataflow_model.runners.beam import kernels, phases
 from dataflow_model.runners.beam.harness import Counting, StageSpec, function_of, is_urn_of_functions, key_coder
 from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, combiner_of, reduced
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
@@ -187,7 +187,7 @@ class _Lowering:
             case phases.RESHUFFLE:
                 [pcoll] = transform.inputs.values()
                 self._add(Reshuffle(label=label, input=self._refs[pcoll]), {MAIN: output})
-            case phases.GROUP_BY_KEY | phases.COMBINE | phases.COMBINE_ELEMENTS | phases.COMBINE_RESULTS:
+            case phases.GROUP_BY_KEY | phases.COMBINE | kernels.COMBINE_ELEMENTS | kernels.COMBINE_RESULTS:
                 self._group(label, transform, output)
             case urn:
                 raise AssertionError(f"{label!r} is a {urn}, which is no node of a plan")
