@@ -110,6 +110,7 @@ from dataflow_model.transforms.grouping.together import Together
 from dataflow_model.transforms.joining.cogroup import CoGroupByKey
 from dataflow_model.transforms.joining.joins import Join
 from dataflow_model.transforms.pipelines.composite_functions import ptransform_fn
+from dataflow_model.transforms.pipelines.foreign import set_converters as _set_converters
 from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PBegin, PCollection
 from dataflow_model.transforms.pipelines.pipeline import Pipeline
 from dataflow_model.transforms.pipelines.pipeline import set_default_runner as _set_default_runner
@@ -149,7 +150,7 @@ from dataflow_model.values import Window as AnyWindow
 from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 if TYPE_CHECKING:
-    from dataflow_model import io, testing
+    from dataflow_model import beam, io, testing
     from dataflow_model.plan.logical.runner import Runner
     from dataflow_model.runners.local import LocalRunner
     from dataflow_model.runners.operating.upgrading import upgrade
@@ -325,6 +326,7 @@ __all__ = [
     "WorkerLost",
     "Write",
     "__version__",
+    "beam",
     "duration",
     "event_time",
     "io",
@@ -339,6 +341,7 @@ __all__ = [
 _LAZY: Final = {
     "LocalRunner": ("dataflow_model.runners.local", "LocalRunner"),
     "SparkRunner": ("dataflow_model.runners.spark", "SparkRunner"),
+    "beam": ("dataflow_model.beam", None),
     "io": ("dataflow_model.io", None),
     "testing": ("dataflow_model.testing", None),
     "upgrade": ("dataflow_model.runners.operating.upgrading", "upgrade"),
@@ -370,5 +373,10 @@ def _local_runner() -> Runner:
     return LocalRunner()
 
 
+def _beam_converters() -> Any:
+    return importlib.import_module("dataflow_model.beam.functions")
+
+
 _set_default_runner(_local_runner)
+_set_converters(_beam_converters)
 _explain_imports()

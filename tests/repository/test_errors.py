@@ -25,6 +25,7 @@ OTHERS: Final = {
     "Incomparable": "an InvalidType that the checks of `testing` do not report as a broken rule",
     "KafkaException": "an error of Kafka's client, which becomes a SinkError or a SourceError",
     "KeyError": "what Python expects of a column that is missing, or caught where the row type is known",
+    "LookupError": "Beam has no word for a trigger or a window function, which `beam.windowings` catches",
     "LawBroken": "an AssertionError with the smallest input that breaks the law",
     "ModuleNotFoundError": "what Python expects; with `explain(…, hint=…)`",
     "NotImplementedError": "a method that a subclass must define",

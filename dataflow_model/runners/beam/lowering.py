@@ -28,7 +28,7 @@ from dataflow_model.plan.logical.nodes import (
     Reshuffle,
     SideInput,
 )
-from dataflow_model.runners.beam import kernels, phases
+from dataflow_model.runners.beam import kernels, own_parts, phases
 from dataflow_model.runners.beam.harness import Counting, StageSpec, function_of, is_urn_of_functions, key_coder
 from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, combiner_of, reduced
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
@@ -39,7 +39,7 @@ from dataflow_model.runners.beam.stateful import SIDE, StatefulStageFn
 from dataflow_model.runners.beam.strategies import strategy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dataflow_model.plan.logical.strategy import WindowingStrategy
 
@@ -57,7 +57,26 @@ def lower(pipeline: Any, run: str, *, is_drain: bool = False) -> Plan:
     Raises:
         UnsupportedOnRunner: for a part that cannot be run, with its label and a way out.
     """
-    return _Lowering(pipeline, run, is_drain=is_drain).plan()
+    lowering = lower_part(pipeline, run, is_drain=is_drain)
+    return Plan(lowering.nodes, lowering.strategies)
+
+
+@attrs.frozen
+class LoweredPart:
+    """A pipeline of Beam's that may read collections of a plan.
+
+    Attributes:
+        nodes: its nodes.
+        strategies: the strategies of their outputs.
+    """
+
+    nodes: tuple[Node, ...]
+    strategies: Mapping[Ref, WindowingStrategy]
+
+
+def lower_part(pipeline: Any, run: str, *, is_drain: bool = False) -> LoweredPart:
+    """Return the nodes of a pipeline that may read other collections of a plan, through parts of ours; see `lower`."""
+    return _Lowering(pipeline, run, is_drain=is_drain).lowered()
 
 
 class _Keys:
@@ -103,10 +122,10 @@ class BeamCombineFn(CombineFn[Any, Any, Any]):
 
     Args:
         fn: the combiner.
-        label: the label of the grouping, under which what the combiner counts is found.
+        label: the label of the grouping, under which what the combiner counts is found; `None` if that is not counted.
     """
 
-    def __init__(self, fn: Any, label: str) -> None:
+    def __init__(self, fn: Any, label: str | None) -> None:
         self.fn, self.label = fn, label
         self._counting: Counting | None = None
 
@@ -143,6 +162,8 @@ class BeamCombineFn(CombineFn[Any, Any, Any]):
 
     def _counted(self, method: Any, *arguments: Any) -> Any:
         """Call a method, and count what it counts."""
+        if self.label is None:
+            return method(*arguments)
         if self._counting is None:
             self._counting = Counting(self.label)
         self._counting.begin()
@@ -163,19 +184,21 @@ class _Lowering:
         self._strategies: dict[Ref, WindowingStrategy] = {}
         self._known_strategies: dict[str, WindowingStrategy] = {}
 
-    def plan(self) -> Plan:
+    def lowered(self) -> LoweredPart:
         for part in self._parts.parts:
             if isinstance(part, Fused):
                 self._stage(part)
             else:
                 self._step(part)
-        return Plan(tuple(self._nodes), self._strategies)
+        return LoweredPart(tuple(self._nodes), self._strategies)
 
     def _step(self, step: Step) -> None:
         transform = step.transform
         label = transform.unique_name
         [output] = list(transform.outputs.values())[:1] or [""]
         match transform.spec.urn:
+            case own_parts.URN:
+                self._own(label, transform)
             case phases.IMPULSE:
                 self._add(Read(label=label, source=ElementsSource((b"",))), {MAIN: output})
             case phases.NOTHING:
@@ -191,6 +214,16 @@ class _Lowering:
                 self._group(label, transform, output)
             case urn:
                 raise AssertionError(f"{label!r} is a {urn}, which is no node of a plan")
+
+    def _own(self, label: str, transform: Any) -> None:
+        """Add what a part of ours adds."""
+        refs = {tag: self._refs[pcoll] for tag, pcoll in transform.inputs.items()}
+        added = own_parts.part_of(transform).added(
+            label, {tag: (ref, self._strategies[ref]) for tag, ref in refs.items()}
+        )
+        self._nodes += added.nodes
+        self._strategies.update(added.strategies)
+        self._refs.update({transform.outputs[tag]: ref for tag, ref in added.outputs.items()})
 
     def _scripts(self, label: str, transform: Any) -> None:
         """Add a source for each output of a `TestStream`, since each has a watermark of its own."""

@@ -37,6 +37,27 @@ class DataflowModelOptions(PipelineOptions):  # type: ignore[misc] # Beam ships 
             help="the name of an override, such as WindowInto: Beam's own transform runs in its place; may be repeated",
         )
         parser.add_argument(
+            "--dm_watermark_percentile",
+            action="append",
+            default=[],
+            metavar="LABEL=PERCENTILE",
+            help="emit an early pane of the groupings with this label at this percentile of the watermark; repeatable",
+        )
+        parser.add_argument(
+            "--dm_retracting",
+            action="append",
+            default=[],
+            metavar="LABEL",
+            help="retract each pane of the groupings with this label before the next one of its window; repeatable",
+        )
+        parser.add_argument(
+            "--dm_retractable",
+            action="append",
+            default=[],
+            metavar="LABEL",
+            help="let the functions with this label run on retractions, though they end the pipeline; repeatable",
+        )
+        parser.add_argument(
             "--dm_spark_master",
             default=None,
             help="the master of a SparkRunner, such as spark://host:7077, or sc://host with Spark Connect; by default "

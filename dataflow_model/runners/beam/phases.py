@@ -16,6 +16,7 @@ from apache_beam.utils import proto_utils
 
 from dataflow_model.runners.beam.harness import is_urn_of_functions
 from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, COMBINE_RESULTS
+from dataflow_model.runners.beam.own_parts import URN as OWN_PART
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +32,7 @@ COMBINE: Final[str] = common_urns.composites.COMBINE_PER_KEY.urn
 NOTHING: Final = "dataflow_model:nothing:v1"
 """A `Flatten` without inputs."""
 OURS: Final = frozenset(
-    {NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE, COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS}
+    {OWN_PART, NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE, COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS}
 )
 """The kinds of transforms that are nodes of a plan; Beam's operations run the others."""
 

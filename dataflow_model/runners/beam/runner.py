@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from apache_beam.options.pipeline_options import StandardOptions
-from apache_beam.runners.runner import PipelineRunner
+from apache_beam.runners.runner import PipelineRunner, group_by_key_input_visitor
 from apache_beam.transforms import environments
 
 from dataflow_model.runners.beam import running
+from dataflow_model.runners.beam.labelled import with_percentiles, with_retractions
 from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to
@@ -50,7 +51,13 @@ class _Host:
     follows_data: bool = False
 
 
-class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that mypy takes
+def described(pipeline: Any) -> Any:
+    """Return Beam's description of a pipeline whose functions run in this Python."""
+    pipeline.visit(group_by_key_input_visitor())
+    return pipeline.to_runner_api(default_environment=environments.EmbeddedPythonEnvironment.default())
+
+
+class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that mypy takes
     """What the runners have in common.
 
     Args:
@@ -72,14 +79,17 @@ class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that 
         Raises:
             UnsupportedOnRunner: before anything runs, for a part that this runner cannot run.
         """
-        host = self._host(options.view_as(DataflowModelOptions))
-        ours = all_but(options.view_as(DataflowModelOptions).dm_without_override)
+        own = options.view_as(DataflowModelOptions)
+        host = self._host(own)
+        ours = all_but(own.dm_without_override)
         check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat, is_drain=self._is_drain)
         if host.follows_data:
             check_bounded(pipeline, is_streaming=bool(options.view_as(StandardOptions).streaming))
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, run, is_drain=self._is_drain)
+        plan = with_percentiles(plan, own.dm_watermark_percentile)
+        plan = with_retractions(plan, own.dm_retracting, own.dm_retractable)
         if host.follows_data:
             check_windows(plan)
         running.begin(run)
@@ -90,7 +100,7 @@ class _Runner(PipelineRunner):  # type: ignore[misc] # Beam ships no types that 
         raise NotImplementedError
 
 
-class LocalRunner(_Runner):
+class LocalRunner(BeamRunner):
     """Run a pipeline of Beam's in process, without Java, Docker or a job server.
 
     On the command line, `--dm_checkpoint` and `--dm_workers` replace the arguments; see `DataflowModelOptions`.
@@ -124,7 +134,7 @@ class LocalRunner(_Runner):
         return _Host(runner, has_clock=is_stream, may_repeat=is_stream, is_here=workers == 1)
 
 
-class SparkRunner(_Runner):
+class SparkRunner(BeamRunner):
     """Run a pipeline of Beam's on Spark, without a job server: as a batch job, or with a checkpoint as a stream.
 
     On the command line, `--dm_checkpoint` and `--dm_spark_master` replace the arguments; see `DataflowModelOptions`.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from apache_beam import coders
 from apache_beam.portability.api import beam_runner_api_pb2 as proto
+from apache_beam.transforms import trigger as beam_trigger
 from apache_beam.transforms import window as beam_window
 
 from dataflow_model import triggers
@@ -19,7 +21,7 @@ from dataflow_model.plan.logical.strategy import (
     TimestampCombiner,
     WindowingStrategy,
 )
-from dataflow_model.runners.beam.times import Windows, beam_timestamp
+from dataflow_model.runners.beam.times import Windows, beam_timestamp, our_time
 from dataflow_model.time import Duration, EventTime
 from dataflow_model.windowing import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
@@ -44,11 +46,15 @@ class BeamWindowFn(WindowFn):
 
     Args:
         fn: the function.
-        coder: Beam's coder of its windows.
     """
 
-    def __init__(self, fn: Any, coder: Any) -> None:
-        self.fn, self.coder = fn, coder
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+
+    @property
+    def coder(self) -> Any:
+        """Beam's coder of its windows."""
+        return self.fn.get_window_coder()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BeamWindowFn) and bool(self.fn == other.fn)
@@ -85,6 +91,53 @@ class BeamMergingFn(BeamWindowFn):
             yield [theirs[part] for part in parts if part in theirs], convert.one_from_beam(whole)
 
 
+class OwnWindowFn(beam_window.WindowFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """A windowing strategy of ours inside one of Beam's, for whose windows or trigger Beam has no word.
+
+    It stands beside the trigger `AS_IT_IS`; behind a grouping Beam puts the continuation of that trigger in its place.
+
+    Args:
+        strategy: the strategy.
+    """
+
+    def __init__(self, strategy: WindowingStrategy) -> None:
+        self.strategy = strategy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnWindowFn) and self.strategy == other.strategy
+
+    def __hash__(self) -> int:
+        return hash(type(self.strategy.window_fn))
+
+    def __repr__(self) -> str:
+        return repr(self.strategy.window_fn)
+
+    def assign(self, assign_context: Any) -> Iterable[Any]:
+        """Return the windows of an element."""
+        at = EventTime(our_time(assign_context.timestamp.micros))
+        windows = self.strategy.window_fn.assign(at, assign_context.element)
+        converted: Iterable[Any] = Windows(self.get_window_coder()).to_beam(tuple(windows))
+        return converted
+
+    def merge(self, merge_context: Any) -> None:
+        """Do nothing: the engine merges."""
+
+    def is_merging(self) -> bool:
+        """Return whether windows merge."""
+        return self.strategy.merges
+
+    def get_window_coder(self) -> Any:
+        """Return the coder of its windows."""
+        fn = self.strategy.window_fn
+        if isinstance(fn, BeamWindowFn):
+            return fn.coder
+        return coders.coders.GlobalWindowCoder() if type(fn) is GlobalWindows else coders.coders.IntervalWindowCoder()
+
+
+AS_IT_IS: Final = beam_trigger.AfterWatermark(early=beam_trigger.AfterCount(2))
+"""The trigger beside an `OwnWindowFn`: Beam's continuation of it, which has another count, says it has been grouped."""
+
+
 def strategy_of(given: Any, context: Any, label: str) -> WindowingStrategy:
     """Return a windowing strategy of Beam's as ours.
 
@@ -104,9 +157,14 @@ def strategy_of(given: Any, context: Any, label: str) -> WindowingStrategy:
             f"{label!r} needs retracting panes, which functions of Beam's cannot tell from others",
             hint="use AccumulationMode.ACCUMULATING",
         )
+    fn = beam_window.WindowFn.from_runner_api(given.window_fn, context)
+    if isinstance(fn, OwnWindowFn) and given.trigger == AS_IT_IS.to_runner_api(context):
+        return fn.strategy
+    if isinstance(fn, OwnWindowFn) and given.trigger == AS_IT_IS.get_continuation_trigger().to_runner_api(context):
+        return fn.strategy.after_grouping(label)
     accumulates = given.accumulation_mode == proto.AccumulationMode.ACCUMULATING
     return WindowingStrategy(
-        _window_fn(beam_window.WindowFn.from_runner_api(given.window_fn, context), given, context),
+        window_fn_of(fn),
         trigger=_trigger(given.trigger, label),
         accumulation_mode=AccumulationMode.ACCUMULATING if accumulates else AccumulationMode.DISCARDING,
         allowed_lateness=Duration(micros=min(given.allowed_lateness * _MILLISECOND, _FOREVER)),
@@ -118,8 +176,16 @@ def strategy_of(given: Any, context: Any, label: str) -> WindowingStrategy:
     )
 
 
-def _window_fn(fn: Any, given: Any, context: Any) -> WindowFn:
+def window_fn_of(fn: Any) -> WindowFn:
+    """Return a window function of Beam's as ours.
+
+    Example:
+        >>> window_fn_of(beam_window.FixedWindows(60))
+        FixedWindows('1 minute')
+    """
     kind = type(fn)
+    if isinstance(fn, OwnWindowFn):
+        return fn.strategy.window_fn
     if kind is beam_window.GlobalWindows:
         return GlobalWindows()
     if kind is beam_window.FixedWindows:
@@ -131,8 +197,7 @@ def _window_fn(fn: Any, given: Any, context: Any) -> WindowFn:
         )
     if kind is beam_window.Sessions:
         return Sessions(Duration(micros=fn.gap_size.micros))
-    coder = context.coders.get_by_id(given.window_coder_id)
-    return (BeamMergingFn if fn.is_merging() else BeamWindowFn)(fn, coder)
+    return (BeamMergingFn if fn.is_merging() else BeamWindowFn)(fn)
 
 
 def _trigger(given: Any, label: str) -> triggers.Trigger:

@@ -21,6 +21,7 @@ from dataflow_model.transforms.elementwise.state import check_stateful_input
 from dataflow_model.transforms.elementwise.vectorized import check_vectorized, columns_given
 from dataflow_model.transforms.pipelines import typehints
 from dataflow_model.transforms.pipelines.code_names import code_name, shown_arguments
+from dataflow_model.transforms.pipelines.foreign import converters, is_of_beam
 from dataflow_model.transforms.pipelines.output_tags import check_dead_letters, check_dropped
 from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.pipelines.ptransform import PTransform
@@ -48,7 +49,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
     it, which is one collection or, after `with_outputs` and `with_exception_handling`, several.
 
     Args:
-        fn: a `DoFn`, or a function as in `FlatMap`.
+        fn: a `DoFn`, also one of Beam's, or a function as in `FlatMap`.
         args, kwargs: further arguments of `process`, including side inputs. The runner fills the parameters that `DoFn`
             lists, unless an argument is given for them, and parameters with a default such as `DoFn.TimestampParam`.
 
@@ -79,6 +80,12 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
     """The tags of the outputs that calls have added, in the order of the calls."""
     _retractable: bool | Literal["memoised"] | None = None
     _late_data_horizon: Duration | None = None
+
+    def __new__(cls, *given: Any, **kwargs: Any) -> Any:
+        """Return the transform; for a `DoFn` of Beam's, one that runs it in the same place."""
+        if cls is ParDo and given and is_of_beam(given[0], "DoFn"):
+            return converters().par_do(given[0], given[1:], kwargs)
+        return super().__new__(cls)
 
     @overload
     def __init__(

@@ -12,6 +12,7 @@ from dataflow_model.plan.functions.combine import CombineFn, WrappingFn, check_c
 from dataflow_model.plan.functions.parameters import check_plain, misfit_of
 from dataflow_model.transforms.elementwise.side_inputs import AsView
 from dataflow_model.transforms.pipelines.code_names import CallsUser, code_name
+from dataflow_model.transforms.pipelines.foreign import converters, is_of_beam
 from dataflow_model.transforms.pipelines.pcollection import PCollection
 from dataflow_model.transforms.pipelines.typehints import combined_type, return_type
 
@@ -155,7 +156,7 @@ def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> Combi
     """Return a combiner, given an instance, a class, or a function over an iterable.
 
     Args:
-        combiner: the combiner.
+        combiner: the combiner, which may be one of Beam's.
         label: of the transform, for errors.
         *args: further arguments of the function, or of each method of the combiner.
         **kwargs: the same, by name.
@@ -165,6 +166,9 @@ def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> Combi
             among them.
     """
     _check_associative(combiner, label)
+    if is_of_beam(combiner, "CombineFn"):
+        converted: CombineFn[Any, Any, Any] = converters().combine_fn(combiner, args, kwargs)
+        return converted
     if not args and not kwargs:
         return _as_combine_fn(combiner, label)
     for argument in (*args, *kwargs.values()):

@@ -34,7 +34,7 @@ from dataflow_model.triggers import Trigger
 from dataflow_model.windowing import WindowFn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from dataflow_model.plan.functions.typevars import ResultT
@@ -179,6 +179,16 @@ class Pipeline:
     ) -> PCollection:
         """Add one node that has only a main output, and return this output."""
         return self.add(node, strategy=strategy, element_types={MAIN: element_type})[MAIN]
+
+    def add_all(self, nodes: Iterable[Node], strategies: Mapping[Ref, WindowingStrategy]) -> None:
+        """Add nodes that have been made elsewhere, with the strategies of their outputs.
+
+        Args:
+            nodes: the nodes; the label of each is `scope`, or begins with it and a slash.
+            strategies: the strategies.
+        """
+        self._nodes += nodes
+        self._strategies.update(strategies)
 
     def check_mine(self, collection: PCollection, label: str) -> None:
         """Raise `InvalidArgument` if `collection` belongs to another pipeline."""

@@ -23,6 +23,7 @@ from dataflow_model.plan.logical.strategy import (
 from dataflow_model.plan.names.spellings import with_spellings
 from dataflow_model.time import Duration, DurationLike, duration_text
 from dataflow_model.transforms.pipelines import typehints
+from dataflow_model.transforms.pipelines.foreign import converters, is_of_beam
 from dataflow_model.transforms.pipelines.options import as_option
 from dataflow_model.transforms.pipelines.ptransform import PTransform
 from dataflow_model.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Trigger
@@ -310,6 +311,8 @@ class Window:
 def _base_of(where: WindowFn | WindowingStrategy) -> WindowingStrategy:
     if isinstance(where, WindowingStrategy):
         return attrs.evolve(where, merged=False)
+    if is_of_beam(where, "WindowFn"):
+        where = converters().window_fn(where)
     if not isinstance(where, WindowFn):
         raise InvalidType(
             f"Window.into takes a window function, got {where!r}", hint="pass dm.FixedWindows('1 hour'), for example"

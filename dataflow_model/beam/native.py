@@ -1,0 +1,221 @@
+"""Transforms of this package in a pipeline of Beam's, which one of its runners in this package runs."""
+
+# Beam may not be installed, and its own types reject what it takes.
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+import apache_beam as beam
+import attrs
+from apache_beam import pvalue
+
+from dataflow_model.beam.structures import mapped
+from dataflow_model.beam.windowings import strategy_of_windowing, windowing_of
+from dataflow_model.errors import InvalidType, UnsupportedOnRunner
+from dataflow_model.plan.checks.all_checks import unbounded_collections
+from dataflow_model.plan.endpoints.program_sources import ElementsSource
+from dataflow_model.plan.logical import nodes
+from dataflow_model.plan.logical.nodes import MAIN, Ref
+from dataflow_model.runners.beam.own_parts import Added, OwnOutput, OwnPart
+from dataflow_model.runners.beam.runner import BeamRunner
+from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PBegin, PCollection
+from dataflow_model.transforms.pipelines.pipeline import Pipeline
+from dataflow_model.transforms.pipelines.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
+
+    _Collection: TypeAlias = tuple[Ref, WindowingStrategy]
+
+
+class Native(beam.PTransform):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Apply a transform of this package in a pipeline of Beam's that a runner in `dataflow_model.beam` runs.
+
+    It takes a collection, or the beginning of the pipeline, and returns what the transform returns: a collection, a
+    tuple or dict of several, or nothing. The engine runs it as in a pipeline of this package, with no code of Beam's:
+    a hot part of a pipeline can be rewritten by itself.
+
+    Args:
+        transform: the transform.
+
+    Raises:
+        InvalidType: for something that is no transform of this package.
+        UnsupportedOnRunner: when it is applied, for a pipeline with another runner.
+
+    Example:
+        >>> import apache_beam as beam
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.beam import LocalRunner, Native
+        >>> with beam.Pipeline(runner=LocalRunner()) as p:
+        ...     delays = p | beam.Create([("UA", 4), ("AA", 2), ("UA", 5)])
+        ...     _ = delays | Native(dm.Sum.per_key()) | beam.Map(print)
+        ('AA', 2)
+        ('UA', 9)
+    """
+
+    input_kinds: ClassVar[tuple[str, ...]] = ("pipeline", "collection", "any")
+    """The kinds of inputs of transforms that it takes."""
+
+    def __init__(self, transform: PTransform[Any, Any]) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if not isinstance(transform, PTransform):
+            raise InvalidType(
+                f"{name} takes a transform of this package, got {transform!r}",
+                hint=f"pass one, as in {name}({_EXAMPLES[name]}); apply a transform of Beam's without it",
+            )
+        if transform.input_kind not in self.input_kinds:
+            raise InvalidType(
+                f"{name} takes a transform of {_KINDS[self.input_kinds[0]]}, got {transform!r}",
+                hint="use dataflow_model.beam.Native for other transforms",
+            )
+        self.transform = transform
+
+    def default_label(self) -> str:
+        """Return the label of the transform."""
+        return self.transform.label
+
+    def expand(self, pvalueish: Any) -> Any:
+        """Add the transform."""
+        if not isinstance(pvalueish.pipeline.runner, BeamRunner):
+            raise UnsupportedOnRunner(
+                f"{self.label!r} is a transform of dataflow_model, which {type(pvalueish.pipeline.runner).__name__} "
+                "cannot run",
+                hint="run the pipeline with dataflow_model.beam.LocalRunner or SparkRunner, or use a transform of "
+                "Beam's here",
+            )
+        is_begin = isinstance(pvalueish, pvalue.PBegin)
+        given = None if is_begin else (Ref("input"), strategy_of_windowing(pvalueish.windowing, self.label))
+        applied = _Applied(self.transform, self.label, given, is_bounded=is_begin or pvalueish.is_bounded)
+        outputs = iter((pvalueish,) | "native" >> _NativePart(self.transform, applied.outputs))
+        result = mapped(applied.result, lambda _: next(outputs))
+        return pvalue.PDone(pvalueish.pipeline) if result is None else result
+
+
+class Read(Native):
+    """Read a source of this package in a pipeline of Beam's, as one of the runners in `dataflow_model.beam` does.
+
+    Args:
+        transform: a transform that reads, such as `dm.io.ReadParquet(…)`, with its event times and watermark.
+
+    Raises:
+        InvalidType: for something else.
+        UnsupportedOnRunner: when it is applied, for a pipeline with another runner.
+
+    Example:
+        >>> import apache_beam as beam
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.beam import LocalRunner, Read
+        >>> with beam.Pipeline(runner=LocalRunner()) as p:
+        ...     _ = p | Read(dm.io.GenerateSequence(0, 2)) | beam.Map(lambda row: print(row.value))
+        0
+        1
+    """
+
+    input_kinds = ("pipeline",)
+
+
+class Write(Native):
+    """Write a collection of Beam's into a sink of this package, exactly once where the sink is.
+
+    Args:
+        transform: a transform that writes, such as `dm.io.WriteParquet(…)`.
+
+    Raises:
+        InvalidType: for something else.
+        UnsupportedOnRunner: when it is applied, for a pipeline with another runner.
+
+    Example:
+        >>> import apache_beam as beam
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.beam import LocalRunner, Write
+        >>> p = beam.Pipeline(runner=LocalRunner())
+        >>> _ = p | beam.Create([1, 2]) | Write("sink" >> dm.io.Collect())
+        >>> result = p.run()
+        >>> _ = result.wait_until_finish()
+        >>> [record.value for record in result.ours.collected("sink")]
+        [1, 2]
+    """
+
+    input_kinds = ("collection",)
+
+
+_KINDS: Final = {"pipeline": "the beginning of a pipeline", "collection": "a collection"}
+_EXAMPLES: Final = {"Native": "dm.Sum.per_key()", "Read": "dm.io.ReadParquet(…)", "Write": "dm.io.WriteParquet(…)"}
+
+
+class _NativePart(OwnPart):
+    """What a `Native` adds to a plan."""
+
+    def __init__(self, transform: PTransform[Any, Any], outputs: tuple[OwnOutput, ...]) -> None:
+        super().__init__(outputs)
+        self.transform = transform
+
+    def added(self, label: str, inputs: Mapping[str, tuple[Ref, WindowingStrategy]]) -> Added:
+        """Return the nodes of the transform, whose label is that of the `Native` around this part."""
+        applied = _Applied(self.transform, label.rpartition("/")[0], next(iter(inputs.values()), None))
+        refs = {str(number): pcoll.ref for number, pcoll in enumerate(applied.collections)}
+        return Added(applied.nodes, applied.plan.strategies, refs)
+
+
+class _Applied:
+    """A transform of ours, applied in a pipeline of its own.
+
+    Args:
+        transform: the transform.
+        label: its label.
+        given: the collection that it reads, with its strategy; `None` at the beginning of a pipeline.
+        is_bounded: whether that collection ends.
+
+    Attributes:
+        plan: the plan of that pipeline.
+        nodes: its nodes, without the one that stands for the collection.
+        collections: the outputs.
+        result: what the transform returns, as Beam's transforms do: a dict for tagged outputs.
+
+    Raises:
+        InvalidType: for a transform that returns something besides collections.
+    """
+
+    def __init__(
+        self, transform: PTransform[Any, Any], label: str, given: _Collection | None, *, is_bounded: bool = True
+    ) -> None:
+        pipeline = Pipeline()
+        value: Any = PBegin(pipeline)
+        if given is not None:
+            ref, strategy = given
+            tags = () if ref.tag == MAIN else (ref.tag,)
+            pipeline.add(
+                nodes.Read(label=ref.label, source=_GivenSource((), None, is_bounded), tags=tags), strategy=strategy
+            )
+            value = PCollection(pipeline, ref, Any, strategy)
+        result = pipeline.apply(transform, value, label)
+        self.plan = pipeline.plan()
+        self.nodes = self.plan.nodes if given is None else self.plan.nodes[1:]
+        self.collections: list[PCollection] = []
+        self.result = dict(result.items()) if isinstance(result, OutputTuple) else result
+        mapped(self.result, lambda part: self._note(part, label))
+
+    @property
+    def outputs(self) -> tuple[OwnOutput, ...]:
+        """What Beam has to know of the outputs."""
+        unbounded = unbounded_collections(self.plan)
+        return tuple(OwnOutput(windowing_of(each.strategy), each.ref not in unbounded) for each in self.collections)
+
+    def _note(self, part: object, label: str) -> None:
+        if not isinstance(part, PCollection):
+            raise InvalidType(
+                f"{label!r} returns {part!r}, which is no collection", hint="use a transform that returns collections"
+            )
+        self.collections.append(part)
+
+
+@attrs.frozen
+class _GivenSource(ElementsSource):
+    """Stands for a collection of Beam's while a transform is applied to it."""
+
+    is_bounded: bool = True
