@@ -11,6 +11,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model.errors import explain
 from dataflow_model.plan.names.spellings import unknown as _unknown
 
 if TYPE_CHECKING:
@@ -36,4 +37,15 @@ if not TYPE_CHECKING:  # type checkers would take every name for one that exists
         """Import what has that name, and Beam with it."""
         if name not in _MODULES:
             raise _unknown(__name__, name, sys.modules[__name__])
-        return getattr(importlib.import_module(_MODULES[name]), name)
+        try:
+            return getattr(importlib.import_module(_MODULES[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "apache_beam":
+                raise
+            raise ModuleNotFoundError(
+                explain(
+                    f"dataflow_model.beam.{name} needs Apache Beam, which is not installed",
+                    hint="run pip install 'dataflow-model[beam]'",
+                ),
+                name=error.name,
+            ) from error

@@ -1,7 +1,7 @@
 """Transforms of this package in a pipeline of Beam's, which one of its runners in this package runs."""
 
 # Beam may not be installed, and its own types reject what it takes.
-# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportIncompatibleMethodOverride=false
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 # Beam may not be installed, and its own types reject what it takes.
 # pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportCallIssue=false, reportIndexIssue=false
 
 from __future__ import annotations
 

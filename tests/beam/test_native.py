@@ -2,14 +2,17 @@
 
 # Beam may not be installed, and its own types reject what it takes.
 # pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportCallIssue=false, reportIndexIssue=false
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 import dataflow_model as dm
@@ -147,6 +150,27 @@ def test_apply_takes_and_returns_several_collections_by_name() -> None:
     assert run_ours(build) == [("k", {"l": ["left"], "r": ["right"], "again": ["left"]})]
 
 
+@attrs.frozen
+class PlanWindow(dm.IntervalWindow):
+    plan: str
+
+
+class PlanWindows(dm.WindowFn):
+    def assign(self, event_time: dm.EventTime, element: Any) -> Any:
+        del event_time
+        return (PlanWindow(dm.EventTime(0), dm.event_time(60), element[0]),)
+
+
+def test_windows_of_a_class_of_our_users_are_carried_both_ways() -> None:
+    def build(p: dm.Pipeline) -> Any:
+        pairs = p | dm.Create([("basic", 1), ("pro", 2), ("basic", 4)]) | dm.Map(lambda pair: (pair[0], pair))
+        windowed = pairs | dm.WindowInto(PlanWindows()) | dm.Map(lambda pair: ("all", pair[1][1]))
+        sums = windowed | Apply(beam.Map(lambda pair: pair)) | Apply(beam.CombinePerKey(sum))
+        return sums | dm.Map(lambda pair, window: (window.plan, pair[1]))
+
+    assert sorted(run_ours(build)) == [("basic", 5), ("pro", 2)]
+
+
 def test_a_transform_of_beams_that_reads_is_applied_to_the_pipeline(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("to be\nor not\n")
     lines = run_ours(lambda p: p | Apply(beam.io.ReadFromText(str(tmp_path / "text"))) | dm.FlatMap(str.split))
@@ -256,6 +280,14 @@ def test_a_window_function_of_a_class_of_beams_assigns_its_windows() -> None:
 def test_a_class_of_a_dofn_of_beams_is_rejected_as_one_of_ours_is() -> None:
     with pytest.raises(dm.InvalidType, match=r"(?s)got the class Tagging.*write Tagging\(…\)"):
         dm.ParDo(Tagging)
+
+
+def test_without_beam_a_name_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    monkeypatch.delitem(sys.modules, "dataflow_model.beam.structures", raising=False)
+    monkeypatch.delitem(sys.modules, "dataflow_model.beam.applying", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"(?s)beam\.Apply needs Apache Beam.*dataflow-model\[beam\]"):
+        dm.beam.Apply  # noqa: B018 - asked for
 
 
 @pytest.mark.parametrize("module", sorted(path.stem for path in ROOM.glob("[a-z]*.py")))

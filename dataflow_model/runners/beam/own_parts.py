@@ -1,7 +1,7 @@
 """Parts of this package in a pipeline of Beam's: a collection that comes from outside or goes there, or a transform."""
 
 # Beam may not be installed, and its own types reject what it takes.
-# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportIncompatibleMethodOverride=false
 
 from __future__ import annotations
 

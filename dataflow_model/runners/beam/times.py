@@ -114,6 +114,24 @@ class BeamWindow:
         return f"BeamWindow({self.start!r}, {self.end!r}, {self.encoded!r})"
 
 
+class OwnWindow(beam_window.IntervalWindow):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """A window of a class of a user's of this package, as one of Beam's.
+
+    Args:
+        own: the window.
+    """
+
+    def __init__(self, own: IntervalWindow) -> None:
+        super().__init__(_beam_instant(int(own.start)), _beam_instant(int(own.end)))
+        self.own = own
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnWindow) and self.own == other.own
+
+    def __hash__(self) -> int:
+        return hash(self.own)
+
+
 class Windows:
     """Converts the windows of one collection; neighbours often share their windows, so the last ones are remembered.
 
@@ -147,12 +165,17 @@ class Windows:
         """Return a window of ours as Beam's."""
         if type(window) is IntervalWindow:
             return _beam_interval(int(window.start), int(window.end))
+        if isinstance(window, IntervalWindow):
+            return OwnWindow(window)
         return _GLOBAL if type(window) is GlobalWindow else self._coder.decode(window.encoded)
 
     def one_from_beam(self, window: Any) -> Window:
         """Return a window of Beam's as ours."""
         if type(window) is beam_window.GlobalWindow:
             return GLOBAL_WINDOW
+        if type(window) is OwnWindow:
+            own: Window = window.own
+            return own
         end = our_instant(window.end.micros)
         try:
             start = our_instant(window.start.micros)
@@ -165,8 +188,12 @@ class Windows:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _beam_interval(start: int, end: int) -> Any:
-    first, last = max(start, LEAST), min(end, _GREATEST)
-    return beam_window.IntervalWindow(Timestamp(micros=first), Timestamp(micros=last))
+    return beam_window.IntervalWindow(_beam_instant(start), _beam_instant(end))
+
+
+def _beam_instant(time: int) -> Any:
+    """Return the bound of a window as Beam's `Timestamp`."""
+    return Timestamp(micros=min(max(time, LEAST), _GREATEST))
 
 
 # Panes ---------------------------------------------------------------------------------------------------------------

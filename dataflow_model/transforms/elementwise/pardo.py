@@ -81,11 +81,13 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
     _retractable: bool | Literal["memoised"] | None = None
     _late_data_horizon: Duration | None = None
 
-    def __new__(cls, *given: Any, **kwargs: Any) -> Any:
-        """Return the transform; for a `DoFn` of Beam's, one that runs it in the same place."""
-        if cls is ParDo and given and is_of_beam(given[0], "DoFn"):
-            return converters().par_do(given[0], given[1:], kwargs)
-        return super().__new__(cls)
+    if not TYPE_CHECKING:  # type checkers would take the result for this one's
+
+        def __new__(cls, *given: Any, **kwargs: Any) -> Any:
+            """Return the transform; for a `DoFn` of Beam's, one that runs it in the same place."""
+            if cls is ParDo and given and is_of_beam(given[0], "DoFn"):
+                return converters().par_do(given[0], given[1:], kwargs)
+            return super().__new__(cls)
 
     @overload
     def __init__(
