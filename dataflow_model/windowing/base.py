@@ -30,6 +30,8 @@ class WindowFn(abc.ABC):
             window that spans them, and does nothing else. The engine then shows it only the windows that intersect
             an arriving one, so that an element does not cost more for a key with thousands of open windows. A class
             that overrides `merge` must declare the attribute again; `testing.check_window_fn` checks it.
+        merges_apart: whether `merge` may join windows however far they are apart. A batch job on Spark, whose watermark
+            follows the elements of a key, then closes none of its windows before the last element.
         is_global: whether `assign` puts every element into the `GlobalWindow`, which ends with the input.
 
     If a subclass also defines `assign_many`, a whole column of elements is assigned in one call, if each of them is in
@@ -56,6 +58,7 @@ class WindowFn(abc.ABC):
 
     is_merging: ClassVar[bool] = False
     merges_intersecting: ClassVar[bool] = False
+    merges_apart: ClassVar[bool] = False
     is_global: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

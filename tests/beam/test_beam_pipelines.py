@@ -291,21 +291,6 @@ def test_an_input_that_may_never_end_is_rejected_before_anything_runs(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_window_function_of_the_programs_own_is_rejected_on_spark(spark: Any) -> None:
-    class Ended(window.NonMergingWindowFn):  # type: ignore[misc]
-        def assign(self, context: Any) -> Any:
-            return [window.IntervalWindow(context.timestamp - 5, context.timestamp)]
-
-        def get_window_coder(self) -> Any:
-            return beam.coders.coders.IntervalWindowCoder()
-
-    pipeline = beam.Pipeline(runner=SparkRunner(spark))
-    timed = pipeline | beam.Create([("a", 7)]) | beam.Map(lambda pair: window.TimestampedValue(pair, pair[1]))
-    _ = timed | "ended" >> beam.WindowInto(Ended()) | beam.GroupByKey()
-    with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)may assign a window that has ended.*Hint"):
-        pipeline.run()
-
-
 class KeepingNothing(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
     BAG = BagStateSpec("bag", beam.coders.VarIntCoder())
 

@@ -158,21 +158,74 @@ def test_a_stream_without_a_checkpoint_is_rejected_before_spark_is_used(is_unbou
         pipeline.run()
 
 
-def test_a_window_function_of_the_programs_own_may_assign_a_window_that_has_ended(tmp_path: Path, spark: Any) -> None:
-    pipeline = beam.Pipeline(runner=SparkRunner(spark, checkpoint=tmp_path / "checkpoint"))
-    pairs = pipeline | beam.Create([("a", 7), ("a", 8), ("b", 1), ("a", 7)])
-    stamped = pairs | beam.Map(lambda pair: window.TimestampedValue(pair, pair[1]))
-    sums = stamped | beam.WindowInto(Ended()) | beam.CombinePerKey(sum)
-    _ = sums | beam.Map(lambda pair: (tmp_path / f"{pair[0]} {pair[1]}").touch())
-    pipeline.run().wait_until_finish()
-    assert sorted(path.name for path in tmp_path.iterdir() if " " in path.name) == ["a 14", "a 8", "b 1"]
-
-
 class Ended(window.NonMergingWindowFn):  # type: ignore[misc]
-    """Assigns windows that have ended before the element."""
+    """Assigns windows that have ended before the element, the later ones in both orders."""
 
     def assign(self, context: Any) -> Any:
-        return [window.IntervalWindow(context.timestamp - 5, context.timestamp)]
+        return [window.IntervalWindow(-20, -10), window.IntervalWindow(context.timestamp - 5, context.timestamp)]
 
     def get_window_coder(self) -> Any:
         return beam.coders.coders.IntervalWindowCoder()
+
+
+class Together(window.WindowFn):  # type: ignore[misc]
+    """Assigns windows of one instant, and merges all of a key, however far they are apart."""
+
+    def assign(self, context: Any) -> Any:
+        return [window.IntervalWindow(context.timestamp, context.timestamp + 1)]
+
+    def merge(self, merge_context: Any) -> None:
+        if len(merge_context.windows) > 1:
+            merge_context.merge(merge_context.windows, window.IntervalWindow(0, 100))
+
+    def get_window_coder(self) -> Any:
+        return beam.coders.coders.IntervalWindowCoder()
+
+
+def in_windows_of_the_programs_own(pipeline: Any) -> Any:
+    """Return sums, and what a stateful function emits, in windows that have ended or are apart before they merge."""
+    pairs = pipeline | beam.Create([("a", 7), ("a", 8), ("b", 1), ("a", 7), ("a", 50)])
+    stamped = pairs | beam.Map(lambda pair: window.TimestampedValue(pair, pair[1]))
+    ended = stamped | "ended" >> beam.WindowInto(Ended())
+    lines = (
+        ended | beam.CombinePerKey(sum) | "sums" >> beam.Map(repr),
+        ended | "kept" >> beam.ParDo(Kept()),
+        stamped | "together" >> beam.WindowInto(Together()) | beam.GroupByKey() | beam.MapTuple(_sorted),
+    )
+    return lines | beam.Flatten()
+
+
+def _sorted(key: str, values: Any) -> str:
+    return f"{key} {sorted(values)}"
+
+
+class Kept(beam.DoFn):  # type: ignore[misc]
+    """Emits the values of a key and window at its end."""
+
+    VALUES = BagStateSpec("values", beam.coders.VarIntCoder())
+    END = TimerSpec("end", TimeDomain.WATERMARK)
+
+    def process(
+        self,
+        pair: Any,
+        values: Any = beam.DoFn.StateParam(VALUES),
+        end: Any = beam.DoFn.TimerParam(END),
+        of: Any = beam.DoFn.WindowParam,
+    ) -> None:
+        values.add(pair[1])
+        end.set(of.end)
+
+    @on_timer(END)  # type: ignore[untyped-decorator]
+    def at_end(self, key: Any = beam.DoFn.KeyParam, values: Any = beam.DoFn.StateParam(VALUES)) -> Any:
+        yield f"kept {key} {sorted(values.read())}"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_window_functions_of_the_programs_own_give_the_answers_of_beams_own_runner(
+    is_stream: bool, tmp_path: Path, spark: Any
+) -> None:
+    for name in ("ours", "beams"):
+        (tmp_path / name).mkdir()
+    runner = SparkRunner(spark, checkpoint=tmp_path / "checkpoint" if is_stream else None)
+    ours = answers(in_windows_of_the_programs_own, runner, tmp_path / "ours")
+    assert ours == answers(in_windows_of_the_programs_own, FnApiRunner(), tmp_path / "beams")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from apache_beam.internal import pickler
 from apache_beam.portability import common_urns, python_urns
@@ -16,10 +16,6 @@ from apache_beam.utils import proto_utils
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.runners.beam.harness import function_of, known_urns, never_ends
 from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
-from dataflow_model.runners.beam.strategies import BeamMergingFn, BeamWindowFn
-
-if TYPE_CHECKING:
-    from dataflow_model.plan.logical.graph import Plan
 
 _REQUIREMENTS: Final = common_urns.requirements
 _SUPPORTED: Final = frozenset(
@@ -93,24 +89,6 @@ def check_bounded(pipeline: Any, *, is_streaming: bool) -> None:
             hint="pass --dm_checkpoint=DIRECTORY, or SparkRunner(checkpoint=…): a directory of its own that the driver "
             "and the executors can reach",
         )
-
-
-def check_windows(plan: Plan) -> None:
-    """Check that no window function may put an element into a window that has ended, in which it would be dropped.
-
-    Args:
-        plan: the plan of a run whose watermark follows the data.
-
-    Raises:
-        UnsupportedOnRunner: for a window function of the program's own.
-    """
-    for ref, strategy in plan.strategies.items():
-        if isinstance(strategy.window_fn, BeamWindowFn | BeamMergingFn):
-            raise UnsupportedOnRunner(
-                f"{ref.label!r} has windows by {strategy.window_fn!r}, a function of the program's own, which "
-                "may assign a window that has ended: this runner would drop the element",
-                hint="run the pipeline with LocalRunner, or use fixed, sliding, session or global windows",
-            )
 
 
 def _check_kind(transform: Any) -> None:

@@ -19,7 +19,7 @@ from dataflow_model.runners.beam.labelled import with_percentiles, with_retracti
 from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to
-from dataflow_model.runners.beam.requirements import check, check_bounded, check_windows
+from dataflow_model.runners.beam.requirements import check, check_bounded
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
@@ -41,14 +41,14 @@ class _Host:
         has_clock: whether it has a clock that advances, by which timers in processing time fire.
         may_repeat: whether it may process a bundle again that has ended.
         is_here: whether functions run in this process.
-        follows_data: whether it is a job on Spark, whose input has to end, and whose windows end while it is read.
+        is_job: whether it is a batch job on Spark, whose input has to end.
     """
 
     runner: Callable[[], Runner]
     has_clock: bool
     may_repeat: bool
     is_here: bool
-    follows_data: bool = False
+    is_job: bool = False
 
 
 def described(pipeline: Any) -> Any:
@@ -83,15 +83,13 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         host = self._host(own)
         ours = all_but(own.dm_without_override)
         check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat, is_drain=self._is_drain)
-        if host.follows_data:
+        if host.is_job:
             check_bounded(pipeline, is_streaming=bool(options.view_as(StandardOptions).streaming))
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, run, is_drain=self._is_drain)
         plan = with_percentiles(plan, own.dm_watermark_percentile)
         plan = with_retractions(plan, own.dm_retracting, own.dm_retractable)
-        if host.follows_data:
-            check_windows(plan)
         running.begin(run)
         return BeamResult(host.runner().run(plan), run, is_here=host.is_here)
 
@@ -168,7 +166,7 @@ class SparkRunner(BeamRunner):
         checkpoint = options.dm_checkpoint if self._checkpoint is None else self._checkpoint
         runner = functools.partial(self._runner, checkpoint, options.dm_spark_master)
         if checkpoint is None:
-            return _Host(runner, has_clock=False, may_repeat=True, is_here=False, follows_data=True)
+            return _Host(runner, has_clock=False, may_repeat=True, is_here=False, is_job=True)
         return _Host(runner, has_clock=True, may_repeat=True, is_here=False)
 
     def _runner(self, checkpoint: Any, master: str | None) -> Runner:

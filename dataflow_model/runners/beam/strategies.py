@@ -75,6 +75,7 @@ class BeamMergingFn(BeamWindowFn):
     """A window function of a user of Beam's whose windows merge."""
 
     is_merging = True
+    merges_apart = True  # Beam's runners show it all windows of a key
 
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
         """Return pairs: the windows to merge, and the window that they become."""

@@ -180,7 +180,7 @@ class _Machine(Protocol):
 
     label: str
 
-    def follow_element(self, time: int) -> int:
+    def follow_element(self) -> int:
         """Let the watermark follow an element; return the event time up to which everything is processed."""
         ...
 
@@ -249,7 +249,7 @@ class ElementLoop:
         for row, (value, time, windows, pane, produced) in enumerate(columns):
             key = value[0] if type(value) is tuple and len(value) == _PAIR else as_pair(value, machine.label)[0]
             if watermark_follows:
-                reached = machine.follow_element(time)
+                reached = machine.follow_element()
             name = key if type(key) in _PLAIN else machine.encoded(key, value)
             call.row, call.produced, call.is_retraction = row, produced, row in retractions
             is_late = self.lateness is not None and reached - time > self.lateness

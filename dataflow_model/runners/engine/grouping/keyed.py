@@ -34,7 +34,7 @@ from dataflow_model.runners.engine.functions.lifetimes import Lifetime
 from dataflow_model.runners.engine.functions.user_code import at_window, user_error
 from dataflow_model.runners.engine.grouping.core_grouping import CoreChunk, CoreGrouping
 from dataflow_model.runners.engine.grouping.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
-from dataflow_model.runners.engine.grouping.placing import NOWHERE, placed
+from dataflow_model.runners.engine.grouping.placing import NOWHERE, placed, watermarks_behind
 from dataflow_model.runners.engine.lanes.bundle import Bundle, all_joined, retracted
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.lanes.lanes import Integers, Intervals, array_of, taken
@@ -104,6 +104,7 @@ class CoreMachine(WithoutState):
         self._core = CoreGrouping(node, late_data, takes_back=takes_back) if core is None else core
         self._drops = Drops.of(node)
         self._takes_back = takes_back
+        self._merges_apart = node.strategy.window_fn.merges_apart
         self._lifetime = Lifetime(node.label, node.combine)
         self._percentiles = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
         self._width = len(self._percentiles)
@@ -246,12 +247,13 @@ class CoreMachine(WithoutState):
         elements.orders = _rising_later(elements.orders, firsts)
         begins = np.zeros(len(elements) + 1, np.int64)
         begins[[*firsts, len(elements)]] = 1
+        watermarks = self._followed(elements, firsts)
         outputs: list[Bundle] = []
         instants: list[NDArray[np.int64]] = []  # they are rows here
         shown: list[Any] = []
         for begin, end in itertools.pairwise(parts_of(elements)):
             piece = elements if end - begin == len(elements) else elements.sliced(begin, end)
-            panes = self._run_rows(piece, begins[begin:end], ends=bool(begins[end]))
+            panes = self._run_rows(piece, watermarks[begin:end], begins[begin:end], ends=bool(begins[end]))
             output = self._bundle(panes, piece.orders)
             if self._records_percentile:
                 self._record_percentiles(output, panes, WatermarkLane(panes.watermark))
@@ -270,8 +272,19 @@ class CoreMachine(WithoutState):
             slowest.offer(key, seconds * (until - first), until - first)
         return output
 
-    def _run_rows(self, elements: Bundle, begins: NDArray[np.int64], *, ends: bool) -> EmittedPanes:
-        """Run elements of some keys; `begins` marks a key's first row, and `ends` whether the last key ends here."""
+    def _followed(self, elements: Bundle, firsts: Sequence[int]) -> NDArray[np.int64]:
+        """Return the watermark at each element; none passes where windows of a key that are apart may merge."""
+        if self._merges_apart:
+            return np.full(len(elements), int(MIN_TIMESTAMP))
+        return watermarks_behind(elements, firsts, self._core.kind)
+
+    def _run_rows(
+        self, elements: Bundle, watermarks: NDArray[np.int64], begins: NDArray[np.int64], *, ends: bool
+    ) -> EmittedPanes:
+        """Run elements of some keys, each at its watermark.
+
+        `begins` marks a key's first row, and `ends` whether the last key ends here.
+        """
         keys, values = self._pairs(elements)
         placements = placed(self.label, elements, np.zeros(len(elements), np.int64), self._core.kind)
         times = array_of(elements.times)
@@ -280,7 +293,7 @@ class CoreMachine(WithoutState):
             values=values,
             elements=placements,
             clock=times,
-            watermark=times,
+            watermark=watermarks,
             closes=begins,
             until=_counted_up_to(placements.row, len(elements)),
         )

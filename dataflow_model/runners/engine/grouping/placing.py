@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -79,6 +80,31 @@ def placed(label: str, bundle: Bundle, instants: NDArray[np.int64], kind_of: Cal
     return Placements(
         row[is_kept], start[is_kept], end[is_kept], kind[is_kept], time[is_kept], replaces[is_kept], row[exchanged]
     )
+
+
+def watermarks_behind(
+    bundle: Bundle, firsts: Sequence[int], kind_of: Callable[[Window], int] = lambda _: INTERVAL_KIND
+) -> NDArray[np.int64]:
+    """Return the watermark of a bounded job at each element, which passes no window that a later element is in.
+
+    It follows the event times of a key's elements. Windows usually contain their elements, and then it is at the
+    element; a window that has ended before its element keeps it back, as nothing is late in a bounded job.
+
+    Args:
+        bundle: the elements; those of a key are consecutive, and in order of event time.
+        firsts: the row of each key's first element.
+        kind_of: returns the number of a window's kind.
+    """
+    times = array_of(bundle.times)
+    row, _, end, _ = _in_windows(bundle.windows, kind_of)
+    has_ended = end <= times[row]
+    if not has_ended.any():
+        return times
+    reached = times.copy()
+    np.minimum.at(reached, row[has_ended], end[has_ended] - 2)  # the instant before the window's last one
+    for first, until in itertools.pairwise([*firsts, len(times)]):
+        reached[first:until] = np.minimum.accumulate(reached[first:until][::-1])[::-1]
+    return reached
 
 
 def _in_windows(

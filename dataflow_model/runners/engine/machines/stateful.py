@@ -19,6 +19,7 @@ from dataflow_model.plan.logical.dropped import DropReason
 from dataflow_model.runners.engine.core.calls import ElementLoop
 from dataflow_model.runners.engine.core.operations import AT, BEFORE, WATERMARK
 from dataflow_model.runners.engine.functions.user_code import user_error
+from dataflow_model.runners.engine.grouping.placing import watermarks_behind
 from dataflow_model.runners.engine.lanes.lanes import Intervals
 from dataflow_model.runners.engine.lanes.order import by_window, deadline_of, timer_cause
 from dataflow_model.runners.engine.lanes.watermarks import Watermarks
@@ -86,6 +87,8 @@ class StatefulMachine(StoreMachine):
         """What is known of the windows of the current chunk, or of the current key of a bounded job."""
         self._quiet_until = int(MIN_TIMESTAMP)
         """The event time before which nothing of the current key of a bounded job is due."""
+        self._followed: Iterator[int] = iter(())
+        """The watermarks at the elements of the current key of a bounded job that are not processed yet."""
 
     def _new_store(self, lateness: int) -> CellStore:
         """Return an empty store, given how long after the end of a window its state is cleared."""
@@ -109,6 +112,7 @@ class StatefulMachine(StoreMachine):
         """Process the elements of one key in order; the watermark follows their event times."""
         self._windows.clear()
         self._quiet_until = int(MIN_TIMESTAMP)
+        self._followed = iter(watermarks_behind(elements, [0]).tolist())
         self._feed(elements, None, watermark_follows=True)
 
     def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
@@ -186,12 +190,12 @@ class StatefulMachine(StoreMachine):
                 before, open_windows = several, list(map(self._window, several))
             yield open_windows
 
-    def follow_element(self, time: int) -> int:
-        """Let the watermark follow an element; return the event time up to which everything is processed.
+    def follow_element(self) -> int:
+        """Let the watermark follow the next element; return the event time up to which everything is processed.
 
         Elements at a time come before timers at the same time.
         """
-        watermarks = Watermarks(max(time - 1, int(MIN_TIMESTAMP)))
+        watermarks = Watermarks(max(next(self._followed) - 1, int(MIN_TIMESTAMP)))
         if self._reached(watermarks.low) < self._quiet_until:
             self.reach(watermarks)
         else:
