@@ -1,4 +1,4 @@
-"""What the program of a pipeline has in its own process: classes of `__main__`, and what is registered with Beam.
+"""What the program of a pipeline has: classes of `__main__`, what is registered with Beam, and packages it names.
 
 Beam pickles classes of `__main__` by value, with an id by which a process recognises a class that it has already. This
 package refers to them by name where it can. So that both mean one class in other processes, these get the program's
@@ -20,11 +20,14 @@ from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
 
 from dataflow_model.errors import InvalidType
+from dataflow_model.runners.beam import running
 from dataflow_model.values.main_classes import MAIN, is_named
 from dataflow_model.values.pickles import dump_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from dataflow_model.runners.beam.packages import Packages
 
 _HERE: Final[set[str]] = set()
 """The runs whose registrations this process has."""
@@ -50,7 +53,7 @@ class Registered:
         Raises:
             InvalidType: for a registered coder or type that cannot be pickled.
         """
-        return _restored, (self._run, *_of_run(self._run))
+        return _restored, (self._run, running.packages_for(self._run), *_of_run(self._run))
 
 
 @functools.lru_cache(maxsize=1)
@@ -77,8 +80,9 @@ def _of_run(run: str) -> tuple[dict[str, type], bytes]:
         return by_id, path.read_bytes()
 
 
-def _restored(run: str, by_id: Mapping[str, type], session: bytes) -> Registered:
-    """Register in this process what the program has registered in its own."""
+def _restored(run: str, packages: Packages, by_id: Mapping[str, type], session: bytes) -> Registered:
+    """Register in this process what the program has registered in its own; its packages are there already."""
+    del packages
     if run not in _HERE:
         for tracked, kind in by_id.items():
             cloudpickle._lookup_class_or_track(tracked, kind)  # noqa: SLF001

@@ -19,6 +19,7 @@ from dataflow_model.runners.beam.labelled import with_percentiles, with_retracti
 from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to
+from dataflow_model.runners.beam.packages import NO_PACKAGES, packages_of
 from dataflow_model.runners.beam.requirements import check, check_bounded
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
@@ -90,7 +91,7 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         plan = lower(pipeline, run, is_drain=self._is_drain)
         plan = with_percentiles(plan, own.dm_watermark_percentile)
         plan = with_retractions(plan, own.dm_retracting, own.dm_retractable)
-        running.begin(run)
+        running.begin(run, NO_PACKAGES if host.is_here else packages_of(options))
         return BeamResult(host.runner().run(plan), run, is_here=host.is_here)
 
     def _host(self, options: Any) -> _Host:

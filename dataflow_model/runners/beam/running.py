@@ -1,18 +1,32 @@
-"""The stages that run in this process, from which the results of runs read what has been counted."""
+"""The runs of this process: their stages, from which results read what has been counted, and their packages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from dataflow_model.runners.beam.packages import NO_PACKAGES
+
 if TYPE_CHECKING:
     from dataflow_model.runners.beam.harness import Operations
+    from dataflow_model.runners.beam.packages import Packages
 
 _RUNS: Final[dict[str, list[tuple[str, Operations]]]] = {}
+_PACKAGES: Final[dict[str, Packages]] = {}
 
 
-def begin(run: str) -> None:
-    """Begin to note the stages of a run."""
-    _RUNS[run] = []
+def begin(run: str, packages: Packages) -> None:
+    """Begin to note the stages of a run.
+
+    Args:
+        run: its id.
+        packages: what other processes that run its functions import.
+    """
+    _RUNS[run], _PACKAGES[run] = [], packages
+
+
+def packages_for(run: str) -> Packages:
+    """Return what other processes that run the functions of a run import."""
+    return _PACKAGES.get(run, NO_PACKAGES)
 
 
 def add(run: str, label: str, operations: Operations) -> None:
@@ -29,3 +43,4 @@ def stages_of(run: str) -> list[tuple[str, Operations]]:
 def forget(run: str) -> None:
     """Forget a run, whose result is gone."""
     _RUNS.pop(run, None)
+    _PACKAGES.pop(run, None)
