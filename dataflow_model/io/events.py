@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import inspect
-import json
 import typing
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -17,14 +16,14 @@ from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, ref
 from dataflow_model.io.files.file_source import checked_time
 from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
 from dataflow_model.overriding import override
-from dataflow_model.plan.columns.element_columns import any_inside, would_change
+from dataflow_model.plan.columns.element_columns import any_inside, fields_amiss, lack_zone, would_change
 from dataflow_model.plan.columns.nested import without_views
 from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column
 from dataflow_model.plan.columns.time_units import TimeUnit, checked_unit
 from dataflow_model.plan.columns.type_schemas import fields_of, schema_from_type
 from dataflow_model.plan.endpoints.batches import checked_interval, checked_retry
 from dataflow_model.plan.endpoints.column_sources import POLL_INTERVAL, RETRY_FOR, ColumnSource
-from dataflow_model.plan.endpoints.origins import Changes, Origin
+from dataflow_model.plan.endpoints.origins import CURSORS, Changes, Origin, stored_cursor
 from dataflow_model.plan.endpoints.wrapped import Listed
 from dataflow_model.plan.watermarks.estimators import ARRIVAL, check_estimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
@@ -43,6 +42,7 @@ _LIMIT: Final = 10_000
 _TRANSIENT: Final = (ConnectionError, TimeoutError)
 _ADD_ZONE: Final = "add one in the function: value.replace(tzinfo=datetime.UTC), for example"
 _CONVERT: Final = "correct the type of the column, or convert the value in the function"
+_FIELDS: Final = "return a value for each column, None where there is none, and nothing else, or correct `schema`"
 _OF_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SIGNATURE: Final = "def events(cursor, limit): return rows, next_cursor"
 
@@ -165,13 +165,11 @@ class EventsSource(ColumnSource):
             )
         rows, following = returned
         try:
-            text = json.dumps(following, allow_nan=False)
-            _check_keys(following)  # after it, which rejects a value that contains itself
-            stored = json.loads(text)
+            stored = stored_cursor(following)
         except (TypeError, ValueError) as error:
             raise SourceError(
                 f"the next cursor of {self._name} must be a JSON value, got {shown(following)}: {error}",
-                hint="return numbers, text, lists or dicts with text as keys, such as time.isoformat()",
+                hint=CURSORS,
             ) from error
         return rows, stored
 
@@ -184,6 +182,14 @@ class EventsSource(ColumnSource):
                 f"the rows of {self._name} must be a list or a table of Arrow, got {shown(rows)}", hint=_SIGNATURE
             )
         records = [self._record(row) for row in rows]
+        names = set(self.columns.names)
+        for number, record in enumerate(records):
+            if record.keys() != names:
+                raise SourceError(
+                    f"row {number} that {self._name} returned behind the cursor {shown(cursor)} has other fields "
+                    f"than columns: {fields_amiss(record.keys(), self.columns)}; the row is {shown(dict(record))}",
+                    hint=_FIELDS,
+                )
         try:
             arrays = [
                 _exact_array([record.get(field.name) for record in records], field.type) for field in self.columns
@@ -193,13 +199,9 @@ class EventsSource(ColumnSource):
         return pa.RecordBatch.from_arrays(arrays, schema=self.columns)
 
     def _from_arrow(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-        there = set(rows.schema.names)
-        missing = [name for name in self.columns.names if name not in there]
-        if missing:
-            raise SourceError(
-                f"{self._name} returned a table without the column {missing[0]!r}",
-                hint=f"its columns must be {', '.join(self.columns.names)}",
-            )
+        amiss = fields_amiss(rows.schema.names, self.columns)
+        if amiss is not None:
+            raise SourceError(f"{self._name} returned a table with other columns: {amiss}", hint=_FIELDS)
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         try:
             table = table.select(self.columns.names).cast(self.columns).combine_chunks()
@@ -232,7 +234,7 @@ class EventsSource(ColumnSource):
                 try:
                     _exact_array([record.get(field.name)], field.type)
                 except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
-                    needs_zone = any_inside([record.get(field.name)], field.type, _lack_zone)
+                    needs_zone = any_inside([record.get(field.name)], field.type, lack_zone)
                     return SourceError(
                         f"row {number} that {self._name} returned behind the cursor {shown(cursor)} does not fit "
                         f"column {field.name!r}, which is {field.type}: {error}; the row is {shown(dict(record))}",
@@ -278,7 +280,8 @@ def source(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     Args:
         function: takes a cursor, any JSON value, and how many rows it should return at most, and returns these rows and
             the next cursor. The rows are dicts, named tuples, instances of dataclasses or attrs classes, or a table of
-            Arrow. A `datetime` for a column with a time zone needs one too. If it returns as many rows as that or more,
+            Arrow; each has a field for each column, which may be `None` or pandas' `NaT`, and no others. A `datetime`
+            for a column with a time zone needs one too. If it returns as many rows as that or more,
             it is called again at once. A run with `until="drained"` calls it until it returns none.
         schema: the names and types of the columns. They may also come from the annotation of what the function
             returns, such as `tuple[list[Event], int]` with a class `Event`; the elements are then instances of it.
@@ -374,25 +377,6 @@ def _made(options: Mapping[str, Any], function: Any) -> Callable[..., ReadEvents
     return read
 
 
-def _check_keys(cursor: Any) -> None:
-    """Raise `TypeError` for a key that JSON would turn into text."""
-    if isinstance(cursor, dict):
-        others = [key for key in cursor if not isinstance(key, str)]
-        if others:
-            raise TypeError(f"the key {others[0]!r} is not text")
-        cursor = [*cursor.values()]
-    if isinstance(cursor, list | tuple):
-        for value in cursor:
-            _check_keys(value)
-
-
-def _lack_zone(values: list[Any], kind: pa.DataType) -> bool:
-    if not (pa.types.is_timestamp(kind) and kind.tz is not None):
-        return False
-    moments = (value for value in values if isinstance(value, dt.datetime))
-    return any(moment.tzinfo is None and moment == moment for moment in moments)  # noqa: PLR0124 - pandas' NaT is null
-
-
 def _exact_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Return values as a column.
 
@@ -400,8 +384,10 @@ def _exact_array(values: list[Any], kind: pa.DataType) -> pa.Array:
         ValueError: if Arrow would drop a part of one, such as the fraction of 1.5 in a column of integers, or take a
             `datetime` without a time zone as UTC.
     """
-    if any_inside(values, kind, _lack_zone):
+    if any_inside(values, kind, lack_zone):
         raise ValueError("an instant needs a time zone")
+    if not pa.types.is_nested(kind) and any(_is_nat(value) for value in values):
+        values = [None if _is_nat(value) else value for value in values]
     checked = values
     if pa.types.is_integer(kind):  # JSON of other languages has 3.0 for 3
         checked = [value for value in values if not (isinstance(value, float) and value.is_integer())]
@@ -410,6 +396,11 @@ def _exact_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind) and set(map(type, values)) <= {dt.datetime, type(None)}:
         return pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)  # which fails where it would drop a fraction
     return pa.array(values, kind)
+
+
+def _is_nat(value: Any) -> bool:
+    """Return whether a value is pandas' `NaT`, which is neither equal to itself nor an instant."""
+    return isinstance(value, dt.datetime) and value != value  # noqa: PLR0124
 
 
 def _checked_limit(value: Any) -> int:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.overriding import override
 from dataflow_model.plan.endpoints.column_sources import ColumnSource
 from dataflow_model.plan.endpoints.origins import Changes, Origin
 from dataflow_model.time import Duration, EventTime, duration, duration_text, event_time, format_instant
@@ -126,6 +127,12 @@ class GeneratedSource(ColumnSource):
     def schema(self) -> pa.Schema:
         """Return the two columns."""
         return _SCHEMA
+
+    @override
+    def definition(self) -> str:
+        begin = "its anchor" if self.begin is None else format_instant(int(self.begin))
+        anchor = "the start of the run" if self.anchor is None else format_instant(int(self.anchor))
+        return f"{self.describe()}, from {begin} on, anchored at {anchor}"
 
     def describe(self) -> str:
         """Return the numbers and the rate."""

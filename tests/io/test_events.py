@@ -148,7 +148,7 @@ def test_rows_are_instances_of_the_class_in_the_annotation(kind: Any) -> None:
     ("rows", "options"),
     [
         ([{"at": AT, "degrees": 20.5}], {"hint": tuple[list[DictReading], int]}),
-        ([{"at": AT, "degrees": 20.5, "unknown": 1}], {"schema": SCHEMA}),
+        ([{"degrees": 20.5, "at": AT}], {"schema": SCHEMA}),
         (pa.table({"at": pa.array([AT], SCHEMA.field("at").type), "degrees": [20.5]}), {"schema": SCHEMA}),
         (pa.record_batch({"degrees": [20.5], "at": pa.array([AT], pa.timestamp("ms", "UTC"))}), {"schema": SCHEMA}),
     ],
@@ -170,7 +170,7 @@ def test_rows_are_dicts_or_tables(rows: Any, options: dict[str, Any]) -> None:
         ),
         ([(AT, 1.0)], r"a row of several must be a dict, a named tuple, or an instance of a dataclass"),
         ({"at": AT}, r"the rows of several must be a list or a table of Arrow, got {'at'"),
-        (pa.table({"at": [AT]}), r"several returned a table without the column 'degrees'"),
+        (pa.table({"at": [AT]}), r"several returned a table with other columns: the field 'degrees' is missing"),
         (pa.table({"at": [AT], "degrees": ["warm"]}), r"several returned a table that does not fit its columns"),
     ],
 )
@@ -243,6 +243,30 @@ def test_instants_in_a_column_without_a_zone_and_those_of_other_zones_are_read(
     assert [row.value for row in read(of([{"at": AT, "value": value}], schema=schema))] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"at": AT, "vaule": 1}, "there is no column 'vaule'; the columns are at, value"),
+        ({"at": AT, "value": 1, "more": 2}, "there is no column 'more'; the columns are at, value"),
+        ({"at": AT}, "the field 'value' is missing; the columns are at, value"),
+    ],
+)
+@pytest.mark.parametrize("as_table", [False, True])
+def test_a_row_with_a_field_too_few_or_too_many_is_an_error(row: dict[str, Any], problem: str, as_table: bool) -> None:
+    schema = pa.schema({"at": pa.timestamp("us", "UTC"), "value": pa.int64()})
+    rows = [{"at": AT, "value": 1}, row]
+    with pytest.raises(dm.DataflowError, match=re.escape(problem)) as raised:
+        read(of(pa.Table.from_pylist([row]) if as_table else rows, schema=schema))
+    assert as_table or "row 1 that several returned" in str(raised.value)
+    assert "Hint: return a value for each column" in str(raised.value)
+
+
+def test_a_nat_of_pandas_is_null() -> None:
+    schema = pa.schema({"at": pa.timestamp("us", "UTC"), "value": pa.timestamp("us", "UTC")})
+    rows = [{"at": AT, "value": value} for value in (pd.NaT, AT, None)]
+    assert [row.value for row in read(of(rows, schema=schema))] == [None, AT, None]
+
+
 def forever(returned: Callable[[Any], Any], folder: Path) -> None:
     def unending(cursor: Any, limit: int) -> Any:
         return returned(cursor)
@@ -261,7 +285,10 @@ def forever(returned: Callable[[Any], Any], folder: Path) -> None:
             "the next cursor of unending must be a JSON value, got {'pages': [{1: 2}]}: the key 1 is not text",
         ),
         (lambda _: [], r"unending must return rows and the next cursor, got \[\]"),
-        (lambda _: ([{"at": AT}], None), "unending returned 1 rows with the next cursor None, which is the beginning"),
+        (
+            lambda _: ([{"at": AT, "degrees": 1.0}], None),
+            "unending returned 1 rows with the next cursor None, which is the beginning",
+        ),
     ],
 )
 def test_an_answer_without_a_cursor_is_an_error(tmp_path: Path, returned: Callable[[Any], Any], problem: str) -> None:

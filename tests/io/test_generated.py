@@ -164,6 +164,24 @@ def test_a_resumed_run_continues_with_the_next_row_of_a_sequence(tmp_path: Path)
     ]
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"start": 1}, {"rate": 3}, {"period": "2 seconds"}, {"begin": "2013-01-01T00:00Z"}, {"stop": 9}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_run_is_not_resumed_with_another_sequence(tmp_path: Path, changed: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"start": 0, "stop": 4, "rate": 2, "begin": "2012-01-01T00:00Z"}
+
+    def stepped(**given: Any) -> Stepped:
+        read = dm.io.GenerateSequence(**{**options, **given})
+        return Stepped(lambda p: p | "numbers" >> read | "out" >> dm.io.Collect(), tmp_path)
+
+    stepped().steps()
+    stepped().steps()
+    with pytest.raises(dm.CheckpointMismatch, match=r"'numbers' was: .*; it is: "):
+        stepped(**changed).steps()
+
+
 def test_impulses_that_are_due_arrive_immediately_and_others_at_their_instants(tmp_path: Path) -> None:
     def impulses(p: dm.Pipeline) -> None:
         read = p | dm.io.PeriodicImpulse(NEW_YEAR, interval="1 minute") | dm.Map(lambda row: row.value)

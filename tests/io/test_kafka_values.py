@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -96,7 +98,7 @@ def test_each_value_is_read_as_it_would_be_alone(drawn: list[Any]) -> None:
 def test_a_function_of_the_user_can_read_the_fields() -> None:
     def parse(value: bytes) -> dict[str, Any]:
         carrier, delay = value.decode().split(",")
-        return {"carrier": carrier, "delay": int(delay), "more": 1}
+        return {"carrier": carrier, "delay": int(delay)}
 
     found = rows([b"UA,4", None, b"UA", b"UA,x"], FunctionValues(parse))
     assert found[:2] == [{"carrier": "UA", "delay": 4}, {"carrier": None, "delay": None}]
@@ -105,13 +107,39 @@ def test_a_function_of_the_user_can_read_the_fields() -> None:
 
 
 def test_a_function_that_does_not_return_a_dict_that_fits_the_columns_gives_a_bad_row() -> None:
-    results = {b"a": 5, b"b": {"delay": 0.5}, b"c": {"delay": 7}, b"d": None}
+    results = {
+        b"a": 5,
+        b"b": {"carrier": None, "delay": 0.5},
+        b"c": {"carrier": None, "delay": 7},
+        b"d": None,
+        b"e": {"carrier": "UA", "dealy": 7},
+        b"f": {"delay": 7},
+    }
     assert rows([*results], FunctionValues(lambda value: results[value])) == [  # type: ignore[arg-type,return-value]
         "the function must return a dict of the fields, got 5",
         "column 'delay' is int64 and cannot hold 0.5 of type float",
         {"carrier": None, "delay": 7},
         "the function must return a dict of the fields, got None",
+        "the function returned other fields: there is no column 'dealy'; the columns are carrier, delay",
+        "the function returned other fields: the field 'carrier' is missing; the columns are carrier, delay",
     ]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_instant_without_a_time_zone_gives_a_bad_row(nested: bool) -> None:
+    aware, kind = dt.datetime(2013, 1, 1, tzinfo=dt.UTC), pa.timestamp("us", "UTC")
+    columns = pa.schema({"at": pa.list_(kind) if nested else kind})
+
+    def found(at: Any) -> Any:
+        table = in_columns(pa.array([b"x"]), FunctionValues(lambda _: {"at": [at] if nested else at}), columns)
+        return table.column(1).to_pylist()[0]["reason"] if table.num_columns > 1 else table["at"].to_pylist()
+
+    reason = found(aware.replace(tzinfo=None))
+    assert "cannot hold" in reason
+    assert "an instant needs a time zone, as value.replace(tzinfo=datetime.UTC) has" in reason
+    assert found(aware) == [[aware] if nested else aware]
+    if not nested:
+        assert found(pd.NaT) == [None]
 
 
 def test_an_error_of_this_package_that_a_function_raises_ends_the_run() -> None:

@@ -202,3 +202,20 @@ def test_a_source_that_reads_other_rows_than_it_was_asked_for_stops_the_run(
 ) -> None:
     with pytest.raises(dm.DataflowError, match=f"{problem}.*\nHint: "):
         run(runner(tmp_path), lambda p: sums(p, kind(there={"a": 12, "b": 12})))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Paged(Sensors):
+    """A source whose origins have a cursor."""
+
+    cursor: Any
+
+    def origins(self) -> list[Origin]:
+        return [origin._replace(cursor=self.cursor) for origin in super().origins()]
+
+
+@pytest.mark.parametrize("cursor", [{1: 2}, object(), float("inf"), [b"x"]])
+def test_a_cursor_that_is_no_json_value_is_an_error_when_it_is_listed(tmp_path: Path, cursor: Any) -> None:
+    source = Paged(there={"a": 2}, is_bounded=False, cursor=cursor)
+    with pytest.raises(dm.SourceError, match=r"the cursor of a, which '.*' lists, must be a JSON value, got"):
+        run(dm.LocalRunner(checkpoint=tmp_path), lambda p: sums(p, source))

@@ -357,6 +357,37 @@ def test_a_source_is_added_to_a_stream_that_is_started_again(tmp_path: Path) -> 
     assert values(stepped) == [("a", 3)]
 
 
+def test_a_run_is_not_resumed_with_other_elements_of_the_program(tmp_path: Path) -> None:
+    def build(*elements: Any) -> Any:
+        return lambda p: p | "made" >> dm.Create([*elements]) | "sums" >> dm.Sum.per_key() | "out" >> dm.io.Collect()
+
+    Stepped(build(("a", 1), ("b", 2)), tmp_path).steps()
+    Stepped(build(("a", 1), ("b", 2)), tmp_path).steps()
+    for others in ([("a", 1), ("b", 3)], [("a", 1)], [("a", 1), ("b", 2.0)]):
+        with pytest.raises(dm.CheckpointMismatch, match="2 elements from the program with the digest"):
+            Stepped(build(*others), tmp_path).steps()
+
+
+def test_elements_that_only_static_side_inputs_need_stay_those_of_the_first_start_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def build(factor: int) -> Any:
+        def built(p: dm.Pipeline) -> None:
+            factors = dm.AsSingleton(p | "factor" >> dm.Create([factor]))
+            rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=ROWS)
+            _ = rows | dm.Map(lambda row, factor: row.n * factor, factor=factors) | "panes" >> dm.io.Collect()
+
+        return built
+
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    Stepped(build(2), tmp_path / "checkpoint").steps()
+    put_rows(tmp_path / "rows", "2", [(2, "a", 1)])
+    again = Stepped(build(3), tmp_path / "checkpoint")
+    again.steps()
+    assert values(again) == [2, 2]
+    assert "'factor': read for static side inputs when the run began, and changed since" in caplog.text
+
+
 def test_a_changed_pipeline_is_refused_with_the_command_that_upgrades_its_checkpoint(tmp_path: Path) -> None:
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
     Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint").steps()

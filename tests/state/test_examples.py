@@ -596,6 +596,22 @@ def test_a_timer_that_is_set_again_after_the_end_of_the_input_is_refused(
         result_of(dm.ParDo(Ticks()), script=TestStream().add("x", 1, key="a"))
 
 
+@pytest.mark.parametrize("domain", [CLOCK, EVENT])
+def test_a_negative_delay_of_a_timer_is_an_error(domain: Any) -> None:
+    class Back(dm.DoFn):
+        tick = dm.TimerSpec(domain)
+
+        def process(self, pair: Any, tick: dm.Timer) -> None:
+            tick.set_after("-5 s")
+
+        @dm.on_timer(tick)
+        def ticks(self) -> None:
+            """Do nothing."""
+
+    with pytest.raises(UserCodeError, match=r"`delay` must not be negative, got '-5 s'[\s\S]*Hint: pass 0"):
+        result_of(dm.ParDo(Back()), script=TestStream().add("x", 1, key="a"))
+
+
 def test_a_processing_time_timer_that_is_set_again_at_its_own_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stateful, "_MOST_REPEATED", 1_000)
 

@@ -316,6 +316,17 @@ def test_wrong_arguments_are_rejected_with_a_way_out() -> None:
         dm.Join.as_of(by=number)
 
 
+@pytest.mark.parametrize("row", [4, {"valid": 4}])
+def test_a_field_that_rows_lack_is_an_error_that_says_what_by_may_be(row: Any) -> None:
+    p = dm.Pipeline()
+    sides = p | "left" >> dm.Create([("k", 1)]), p | "right" >> dm.Create([("k", row)])
+    _ = sides | dm.Join.as_of(by="nope") | dm.io.Collect()
+    with pytest.raises(
+        dm.DataflowError, match=r"no field 'nope'[\s\S]*Hint: pass by= the name of a field of the right"
+    ):
+        p.run().wait_until_finish()
+
+
 def test_the_plan_in_words_and_the_repr_of_a_join_show_which_row_it_takes() -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("k", 1)])

@@ -76,12 +76,14 @@ class ReadKafka(ReadRows[ResultT]):
         group: a consumer group in which a stream notes, after each commit, how far it has read, for tools that show
             this. Nothing is read from it.
         value: what values are: `"bytes"`, `"json"` for an object with the fields in `schema`, `"avro"` for a record
-            with these fields as Confluent's serializers write it, or a function from the bytes to a dict of them. A
-            value that cannot be decoded or does not fit the schema is a bad row; see `with_exception_handling`.
+            with these fields as Confluent's serializers write it, or a function from the bytes to a dict of just
+            these. A value that cannot be decoded or does not fit the schema is a bad row, see
+            `with_exception_handling`.
         schema_registry: with `"avro"`, the address of the registry that has the schemas of the values, by the interface
             of Confluent's; or a dict with `"url"` and `"basic.auth.user.info"`, a name and a password with a colon
             between. The password is not part of checkpoints, logs and reports.
-        schema: the names and types of the fields of values, unless these are bytes. Other fields are ignored.
+        schema: the names and types of the fields of values, unless these are bytes. Other fields of JSON and Avro are
+            ignored.
         row_type: in place of `schema`, a `NamedTuple`, dataclass or attrs class: the rows are instances of it. Fields
             with names of columns above are these, such as `offset: int`; the others are those of the value.
         event_time: the column of event times, `dm.ARRIVAL`, or `None` to read rows without event times.

@@ -19,7 +19,7 @@ from dataflow_model.plan.columns.nested import leaves, with_leaves
 from dataflow_model.time import Duration, Instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 BATCH_BYTES: Final = 2**26
 """About how many bytes of values become one batch: Arrow's text and bytes end at 2 GiB an array."""
@@ -351,6 +351,38 @@ def would_change(values: list[Any], kind: pa.DataType) -> bool:
         (True, False)
     """
     return any_inside(values, kind, _would_change)
+
+
+def lack_zone(values: list[Any], kind: pa.DataType) -> bool:
+    """Return whether one of the values lacks the time zone that its column has: Arrow would take it as UTC.
+
+    Example:
+        >>> lack_zone([dt.datetime(2013, 1, 1)], pa.timestamp("us", "UTC"))
+        True
+    """
+    if not (pa.types.is_timestamp(kind) and kind.tz is not None):
+        return False
+    moments = (value for value in values if isinstance(value, dt.datetime))
+    return any(moment.tzinfo is None and moment == moment for moment in moments)  # noqa: PLR0124 - pandas' NaT is null
+
+
+def fields_amiss(fields: Collection[str], columns: pa.Schema) -> str | None:
+    """Return why the fields of a record are not just the columns; `None` if they are.
+
+    Example:
+        >>> fields_amiss(["at", "dealy"], pa.schema({"at": pa.int64(), "delay": pa.int64()}))
+        "there is no column 'dealy'; the columns are at, delay"
+        >>> fields_amiss(["at"], pa.schema({"at": pa.int64(), "delay": pa.int64()}))
+        "the field 'delay' is missing; the columns are at, delay"
+    """
+    names = columns.names
+    for field in fields:
+        if field not in names:
+            return f"there is no column {field!r}; the columns are {', '.join(names)}"
+    for name in names:
+        if name not in fields:
+            return f"the field {name!r} is missing; the columns are {', '.join(names)}"
+    return None
 
 
 def any_inside(values: list[Any], kind: pa.DataType, test: Callable[[list[Any], pa.DataType], bool]) -> bool:

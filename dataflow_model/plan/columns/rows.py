@@ -158,10 +158,14 @@ def row_type_called(name: str) -> type[Any]:
 
 
 @functools.cache
-def field_getter(name: str) -> Callable[[Any], Any]:
+def field_getter(name: str, hint: str | None = None) -> Callable[[Any], Any]:
     """Return a function that returns the field of this name of a dict, a row of a source, or an object.
 
     It raises `InvalidArgument` if the element has no such field.
+
+    Args:
+        name: the name.
+        hint: the way out of that error, if another one is better than a function of the element.
 
     Example:
         >>> Row = named_row_type((("__doc__", "str"),))
@@ -181,10 +185,10 @@ def field_getter(name: str) -> Callable[[Any], Any]:
             return getattr(element, name)
         except KeyError:
             if isinstance(element, dict):
-                raise no_field(element, name) from None
+                raise no_field(element, name, hint) from None
             raise
         except AttributeError as error:
-            raise no_attribute(error, element, name) from None
+            raise no_attribute(error, element, name, hint) from None
 
     return get
 
@@ -194,12 +198,12 @@ def _is_field(element: Any, name: str) -> bool:
     return isinstance(element, tuple) and isinstance(names, tuple) and name in names
 
 
-def no_attribute(error: AttributeError, element: Any, name: str) -> Exception:
+def no_attribute(error: AttributeError, element: Any, name: str, hint: str | None = None) -> Exception:
     """Return the error for an attribute that a row does not have; an error of the row's own code stays as it is."""
-    return no_field(element, name) if error.obj is element and error.name == name else error
+    return no_field(element, name, hint) if error.obj is element and error.name == name else error
 
 
-def no_field(element: Any, name: str) -> InvalidArgument:
+def no_field(element: Any, name: str, hint: str | None = None) -> InvalidArgument:
     """Return the error for a field that an element does not have.
 
     Example:
@@ -213,12 +217,13 @@ def no_field(element: Any, name: str) -> InvalidArgument:
     if not isinstance(element, dict):
         return InvalidArgument(
             f"the element has no field {name!r}; it is of type {type(element).__name__}",
-            hint="text names a field: use a function, as in lambda element: element[0], or "
+            hint=hint
+            or "text names a field: use a function, as in lambda element: element[0], or "
             f"dm.Map(lambda element: ({name!r}, element)) for one key for all elements",
         )
     return InvalidArgument(
         f"the element has no field {name!r}; it has {shown([*element])}",
-        hint=f"name one of its fields, or use a function, as in lambda element: element.get({name!r})",
+        hint=hint or f"name one of its fields, or use a function, as in lambda element: element.get({name!r})",
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import attrs
 
@@ -12,6 +13,10 @@ from dataflow_model.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
+
+
+CURSORS: Final = "return numbers, text, lists or dicts with text as keys, such as time.isoformat()"
+"""The hint for a cursor that is no JSON value."""
 
 
 class Origin(NamedTuple):
@@ -121,3 +126,30 @@ class OriginPosition:
     end: int
     version: tuple[int | str, ...] | None = None
     cursor: Any = None
+
+
+def stored_cursor(cursor: Any) -> Any:
+    """Return a cursor as a checkpoint gives it back.
+
+    Raises:
+        TypeError, ValueError: if it is no JSON value, or would come back as another one.
+
+    Example:
+        >>> stored_cursor((1, "a"))
+        [1, 'a']
+    """
+    text = json.dumps(cursor, allow_nan=False)
+    _check_keys(cursor)  # after it, which rejects a value that contains itself
+    return json.loads(text)
+
+
+def _check_keys(cursor: Any) -> None:
+    """Raise `TypeError` for a key that JSON would turn into text."""
+    if isinstance(cursor, dict):
+        others = [key for key in cursor if not isinstance(key, str)]
+        if others:
+            raise TypeError(f"the key {others[0]!r} is not text")
+        cursor = [*cursor.values()]
+    if isinstance(cursor, list | tuple):
+        for value in cursor:
+            _check_keys(value)

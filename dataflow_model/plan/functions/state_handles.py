@@ -282,11 +282,20 @@ class Timer:
         event time it is that of the element, or of the event-time timer that is firing.
 
         Args:
-            delay: the delay.
+            delay: the delay; with 0, the timer fires as soon as possible.
             tag: the tag of the timer in the family.
             output_timestamp: see `set`.
+
+        Raises:
+            InvalidArgument: for a negative delay.
         """
-        self._set(self._board.after(self._domain, int(duration(delay))), tag, output_timestamp)
+        length = int(duration(delay))
+        if length < 0:
+            raise InvalidArgument(
+                f"`delay` must not be negative, got {delay!r}",
+                hint="pass 0 for as soon as possible, or an instant to timer.set()",
+            )
+        self._set(self._board.after(self._domain, length), tag, output_timestamp)
 
     def clear(self, tag: str = "", **others: Never) -> None:
         """Clear the timer, if it is set."""

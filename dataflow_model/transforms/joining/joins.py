@@ -417,11 +417,17 @@ def _joined(
     return join._but(_name=name, **keeps)
 
 
+_BY: Final = (
+    "pass by= the name of a field of the right values, such as by='valid_from', or a function of a right value, as in "
+    "by=lambda value: value[0]; leave it out if rows hold from their event times on"
+)
+
+
 def _joined_as_of(cls: Any, name: str, by: Any, as_of: AsOf, *, keeps_left: bool = False) -> Any:
     if by is not None and not isinstance(by, str) and not callable(by):
         raise InvalidType(
             f"`by` must be the name of a field or a function, got {by!r}",
-            hint="use by='valid_from' for a field of the right values, or leave it out for their event times",
+            hint=_BY,
         )
     join = cls()
     return join._but(_name=name, _keeps_left=keeps_left, _match=as_of, _by=by)
@@ -435,7 +441,7 @@ class _ValidFrom:
 
     def __call__(self, pair: tuple[Any, Any]) -> InstantLike:
         _, value = as_pair(pair, "Join.as_of")
-        time: InstantLike = field_getter(self.by)(value) if isinstance(self.by, str) else self.by(value)
+        time: InstantLike = field_getter(self.by, _BY)(value) if isinstance(self.by, str) else self.by(value)
         return time
 
 

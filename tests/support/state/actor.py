@@ -79,7 +79,7 @@ class Actor(dm.DoFn):
                 bag.add(len(bag))
                 event.set_after(3, tag="back")
             case "back":
-                event.set_after(-5, tag="stop")
+                event.set(fire_timestamp - dm.duration(5), tag="stop")
             case "both":
                 clock.set_after(2, tag="stop")
         yield "event", fire_timestamp, timer_tag, timestamp, tuple(bag.read())
@@ -99,9 +99,9 @@ class Actor(dm.DoFn):
                 bag.add(len(bag))
                 clock.set_after(3, tag="back")
             case "back":
-                clock.set_after(-5, tag="stop")
+                clock.set(fire_timestamp - dm.duration(5), tag="stop")
             case "both":
-                event.set_after(-2, tag="stop")
+                event.set(timestamp - dm.duration(2), tag="stop")
         yield "clock", fire_timestamp, timer_tag, timestamp, tuple(bag.read())
 
 

@@ -51,7 +51,7 @@ class AvroValues(ValueFormat):
 
     def columns_of(self, values: pa.Array, columns: pa.Schema) -> pa.Table:
         """Decode each value by its own schema."""
-        return FunctionValues(self._record, (ConnectionError,)).columns_of(values, columns)
+        return FunctionValues(self._record, (ConnectionError,), is_exact=False).columns_of(values, columns)
 
     def _record(self, value: bytes) -> Mapping[str, Any]:
         import fastavro

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
@@ -17,11 +17,14 @@ from dataflow_model.io.json.json_objects import object_of, problem_of, text_of
 from dataflow_model.io.json.json_parsing import parse_lines, problem_of_line
 from dataflow_model.io.text.parsing import parse_rows
 from dataflow_model.io.text.row_texts import RowTexts
-from dataflow_model.plan.columns.element_columns import fitted_columns
+from dataflow_model.plan.columns.element_columns import any_inside, fields_amiss, fitted_columns, lack_zone
 from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+_NO_ZONE: Final = "an instant needs a time zone, as value.replace(tzinfo=datetime.UTC) has, for example"
 
 
 class BadValueError(Exception):
@@ -95,21 +98,23 @@ class FunctionValues(ValueFormat):
     Attributes:
         function: takes the bytes. What it raises makes a bad row, but an error of this package ends the run.
         passes: other errors that do not make a bad row.
+        is_exact: whether a dict that lacks a field, or has another one, is a bad row; else it is null, or ignored.
     """
 
     function: Callable[[bytes], Mapping[str, Any]]
     passes: tuple[type[Exception], ...] = ()
+    is_exact: bool = True
 
     def columns_of(self, values: pa.Array, columns: pa.Schema) -> pa.Table:
         """Call the function for each value."""
         bad: dict[int, str] = {}
-        rows = [self._fields(index, value, bad) for index, value in enumerate(values.to_pylist())]
+        rows = [self._fields(index, value, columns, bad) for index, value in enumerate(values.to_pylist())]
         fields = {name: [row.get(name) for row in rows] for name in columns.names}
         batches = list(fitted_columns(fields, len(rows), columns, bad))
         table = pa.Table.from_batches(batches).cast(columns)
         return with_bad_rows(table, values, bad) if bad else table
 
-    def _fields(self, index: int, value: bytes, bad: dict[int, str]) -> Mapping[str, Any]:
+    def _fields(self, index: int, value: bytes, columns: pa.Schema, bad: dict[int, str]) -> Mapping[str, Any]:
         try:
             row: Any = self.function(value)
         except BadValueError as error:
@@ -125,6 +130,16 @@ class FunctionValues(ValueFormat):
         if not isinstance(row, Mapping):
             bad[index] = f"the function must return a dict of the fields, got {shown(row)}"
             return {}
+        amiss = fields_amiss(row.keys(), columns) if self.is_exact else None
+        if amiss is not None:
+            bad[index] = f"the function returned other fields: {amiss}"
+            return {}
+        for field in columns:
+            if any_inside([row.get(field.name)], field.type, lack_zone):
+                bad[index] = (
+                    f"column {field.name!r} is {field.type} and cannot hold {shown(row[field.name])}: {_NO_ZONE}"
+                )
+                return {}
         return row
 
 

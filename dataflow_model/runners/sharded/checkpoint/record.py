@@ -75,7 +75,7 @@ class RunRecord:
         return cls(
             uuid.uuid4().hex[:12],
             shards,
-            fingerprint(staged.whole),
+            fingerprint(staged.whole) | _elements_read(staged),
             definitions(staged.whole),
             [[node.label for node in stage] for stage in staged.stages],
             list(staged.percentiles),
@@ -199,3 +199,16 @@ class RunRecord:
     def write(self, common_part: str) -> None:
         """Write the record atomically."""
         write_document(common_part, _NAME, attrs.asdict(self), sync=True)
+
+
+def _elements_read(staged: StagedPlan) -> dict[str, str]:
+    """Return a line for each source of elements of the program, with what these are; others would never be read.
+
+    Those that only static side inputs need are read ahead; `ahead_of_stream` reports if they have changed.
+    """
+    lines = fingerprint(staged.whole)
+    return {
+        read.label: f"{lines[read.label]}, {source.describe()} with the digest {source.digest()}"
+        for read in staged.sources
+        if (source := read.source.as_elements) is not None
+    }

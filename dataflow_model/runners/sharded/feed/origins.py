@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from dataflow_model.errors import SourceError
+from dataflow_model.errors import SourceError, shown
 from dataflow_model.plan.columns.natural_order import natural
-from dataflow_model.plan.endpoints.origins import Origin, OriginPosition
+from dataflow_model.plan.endpoints.origins import CURSORS, Origin, OriginPosition, stored_cursor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,7 +166,7 @@ class SourceOffset:
         counts.update(rows_lost=sum(origin.left for origin in before.values()))
         counts["files_skipped"] = sum(origin.left > 0 and not origin.read for origin in before.values())
         passed = read = self.rows_read
-        changed = {origin.name: origin for origin in listing.origins}
+        changed = {origin.name: _with_stored_cursor(label, origin) for origin in listing.origins}
         kept = [name for name in self.open if name not in changed and name not in listing.gone]
         after: dict[str, OriginOffset] = {}
         for name in sorted([*changed, *kept], key=natural):
@@ -254,6 +254,20 @@ class SourceOffset:
             passed=fields["passed"],
             changes=fields["changes"],
         )
+
+
+def _with_stored_cursor(label: str, origin: Origin) -> Origin:
+    """Return an origin with its cursor as a checkpoint gives it back."""
+    if origin.cursor is None:
+        return origin
+    try:
+        return origin._replace(cursor=stored_cursor(origin.cursor))
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"the cursor of {origin.name}, which {label!r} lists, must be a JSON value, got {shown(origin.cursor)}: "
+            f"{error}",
+            hint=CURSORS,
+        ) from error
 
 
 def _grown(label: str, known: OriginOffset, now: Origin, *, has_gaps: bool) -> OriginOffset:
