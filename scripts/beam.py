@@ -102,7 +102,9 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
     """Return the outcome of each test of a suite on a host."""
     spec = find_spec("apache_beam")
     if spec is None or spec.origin is None:
-        sys.exit("needs Beam: pip install 'dataflow-model[beam]' pyhamcrest parameterized tenacity mock")
+        sys.exit(
+            "needs Beam: pip install 'apache-beam[dataframe,yaml]' scikit-learn pyhamcrest parameterized tenacity mock"
+        )
     with tempfile.TemporaryDirectory() as folder:
         outcomes = Path(folder, "outcomes")
         command = [

@@ -81,6 +81,8 @@ def test_the_words_of_a_topic_are_counted_in_windows(is_stream: bool, tmp_path: 
 def test_a_program_that_ships_with_beam_writes_the_same_in_processes_and_as_a_stream(
     host: str, program: Shipped, tmp_path: Path
 ) -> None:
+    if host == "stream" and not program.is_one_pipeline:
+        pytest.skip(f"{program} runs several pipelines, which need a checkpoint each")
     option = {"workers": "--dm_workers=2", "stream": f"--dm_checkpoint={tmp_path / 'checkpoint'}"}[host]
     ours = written(program, tmp_path / "ours", LOCAL, option)
     assert ours == written(program, tmp_path / "beams", BEAMS)

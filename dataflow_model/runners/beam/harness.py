@@ -126,7 +126,7 @@ class _WindowInto(operations.Operation):  # type: ignore[misc] # Beam ships no t
         micros = element.timestamp_micros
         windows = self._assign(micros)
         for _ in element.windows:
-            self._receive(create(element.value, micros, windows))
+            self._receive(create(element.value, micros, list(windows)))  # which functions may see, and change
 
 
 class _CombineEarly(operations.Operation):  # type: ignore[misc]

@@ -68,6 +68,11 @@ def windows_of_both(p: Any) -> Any:
     return (shown, sliding) | beam.Flatten() | beam.ParDo(WithWindow())
 
 
+def windows_as_functions_see_them(p: Any) -> Any:
+    timed = p | beam.Create([("a", 1), ("b", 12)]) | beam.Map(_timed) | beam.WindowInto(window.SlidingWindows(10, 5))
+    return timed | beam.Map(lambda _, seen=beam.DoFn.WindowedValueParam: (seen.value, seen.windows))
+
+
 def sessions(p: Any) -> Any:
     timed = p | beam.Create([("a", 1), ("a", 4), ("a", 20), ("b", 3)]) | beam.Map(_timed)
     return timed | beam.WindowInto(window.Sessions(5)) | beam.CombinePerKey(sum) | beam.ParDo(WithWindow())
@@ -167,6 +172,7 @@ PROGRAMS = (
     tagged_outputs,
     nothing_flattened,
     windows_of_both,
+    windows_as_functions_see_them,
     sessions,
     side_inputs,
     side_inputs_by_window,

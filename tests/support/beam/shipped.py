@@ -67,6 +67,8 @@ class Shipped:
         shown: what is compared of a line that it writes.
         prepare: writes other inputs.
         messages: what it reads from Pub/Sub, each with its event time in seconds.
+        header: the first line of each file that it writes, of which there are as many as tasks that write.
+        is_one_pipeline: whether it runs one pipeline, so that an option can name its checkpoint.
     """
 
     module: str
@@ -76,6 +78,8 @@ class Shipped:
     shown: Callable[[str], str] = str
     prepare: Callable[[Path], None] | None = None
     messages: Sequence[tuple[str, int]] = attrs.field(default=(), repr=False)
+    header: str = ""
+    is_one_pipeline: bool = True
 
     def __str__(self) -> str:
         return self.module
@@ -99,7 +103,7 @@ class Shipped:
             runpy.run_module(f"apache_beam.{self.module}", run_name="__main__", alter_sys=True)
         written = [path for path in folder.rglob("out*") if path.is_file()]
         lines = [line.replace(str(folder), "") for path in written for line in path.read_text().splitlines()]
-        return sorted(map(self.shown, lines))
+        return sorted(self.shown(line) for line in lines if line != self.header or not line)
 
 
 def _total_and_pi(line: str) -> str:
@@ -123,7 +127,7 @@ SHIPPED: Final = (
     Shipped("examples.wordcount_minimal"),
     Shipped("examples.wordcount_debugging", inputs={"text": "Flourish Flourish stomach\nFlourish a\n"}),
     Shipped("examples.wordcount_with_metrics"),
-    Shipped("examples.dataframe.wordcount", is_quick=True),
+    Shipped("examples.dataframe.wordcount", is_quick=True, header="word,count"),
     Shipped(
         "examples.matrix_power",
         "--input_matrix={folder}/matrix --input_vector={folder}/vector --output={folder}/out --exponent=3",
@@ -150,7 +154,7 @@ SHIPPED: Final = (
         {"text": GAME},
     ),
     Shipped("examples.cookbook.coders", inputs={"text": '{"host": ["A", 1], "guest": ["B", 3]}\n'}),
-    Shipped("examples.cookbook.custom_ptransform"),
+    Shipped("examples.cookbook.custom_ptransform", is_one_pipeline=False),
     Shipped("examples.cookbook.group_with_coder", inputs={"text": "ann,1\nben,2\nann,4\n"}, is_quick=True),
     Shipped(
         "examples.cookbook.mergecontacts",

@@ -74,7 +74,8 @@ def pytest_configure() -> None:
     """Use the host wherever a test does not name another runner: half of Beam's tests ignore the option."""
     named = f"{__name__}.Chosen"
     StandardOptions.DEFAULT_RUNNER = named
-    BeamTestPipeline.pytest_test_pipeline_options = f"--runner={named}"
+    options = f"--runner={named} --temp_location={tempfile.mkdtemp()}"  # where tests of examples write
+    BeamTestPipeline.pytest_test_pipeline_options = options
     kind = host()
     run = kind.run_portable_pipeline if kind is not FnApiRunner else kind.run_via_runner_api
 
