@@ -165,7 +165,13 @@ def test_combined_values_are_those_of_beams_combiners(elements: list[Any], part:
 def test_kernels_combine_unless_they_are_switched_off(into: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     count = beam.combiners.CountCombineFn
-    monkeypatch.setattr(count, "add_input", lambda self, number, element: calls.append(element) or number + 1)
+
+    def counting(self: Any, number: int, element: Any) -> int:
+        del self
+        calls.append(element)
+        return number + 1
+
+    monkeypatch.setattr(count, "add_input", counting)
     elements = [(0, 5, 1), (0, 6, 2)]
     assert combined(LocalRunner(), [], elements, "count", into)
     assert not calls

@@ -31,9 +31,8 @@ ASSIGN_WINDOWS: Final[str] = common_urns.primitives.ASSIGN_WINDOWS.urn
 COMBINE: Final[str] = common_urns.composites.COMBINE_PER_KEY.urn
 NOTHING: Final = "dataflow_model:nothing:v1"
 """A `Flatten` without inputs."""
-OURS: Final = frozenset(
-    {OWN_PART, NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE, COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS}
-)
+_COMBINED: Final = frozenset({COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS})
+OURS: Final = frozenset({OWN_PART, NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE}) | _COMBINED
 """The kinds of transforms that are nodes of a plan; Beam's operations run the others."""
 
 
@@ -192,7 +191,7 @@ def _lift_combiners(stages: Iterable[Any], context: Any) -> Iterator[Any]:
     A combined element is at the end of its window, which is not where an element of a session would be.
     """
     components = context.components
-    context.runner_only_urns |= {COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS}
+    context.runner_only_urns |= _COMBINED
     for stage in stages:
         [transform] = stage.transforms
         if transform.spec.urn in {COMBINE, COMBINE_ELEMENTS}:
