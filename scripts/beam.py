@@ -50,6 +50,8 @@ SUITES: Final = {
     "batch_dofn": "transforms/batch_dofn_test.py",
     "create": "transforms/create_test.py",
     "pipeline": "pipeline_test.py",
+    "unbounded_source": "io/unbounded_source_test.py",
+    "watch": "io/watch_test.py",
     "core": "transforms/core_test.py",
     "util": "transforms/util_test.py",
     "ptransform": "transforms/ptransform_test.py",

@@ -9,6 +9,7 @@ inputs and state, is answered with objects too.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections import defaultdict
@@ -21,8 +22,8 @@ from apache_beam.metrics.execution import MetricsContainer
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
 from apache_beam.runners import common
-from apache_beam.runners.worker import bundle_processor, operation_specs, operations, sideinputs, statesampler
-from apache_beam.transforms import core
+from apache_beam.runners.worker import bundle_processor, operation_specs, operations, statesampler
+from apache_beam.transforms import core, sideinputs
 from apache_beam.utils import counters, proto_utils
 from apache_beam.utils.windowed_value import create
 
@@ -33,6 +34,7 @@ from dataflow_model.runners.beam.kernels import COMBINE_EARLY, combiner_of, redu
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from dataflow_model.runners.beam.hooks import Uncommitted
     from dataflow_model.runners.beam.kernels import Reduced
 
 _MICROSECONDS: Final = 1_000_000
@@ -191,6 +193,7 @@ class Operations:
     Args:
         spec: the stage.
         states: creates what answers for state and timers, which a stateful stage needs.
+        uncommitted: keeps what is to be called when a bundle is committed; `None` if its end commits it.
 
     Attributes:
         sides: answers for side inputs.
@@ -199,8 +202,10 @@ class Operations:
         receive: processes an element.
     """
 
-    def __init__(self, spec: StageSpec, states: Callable[[], Any] | None = None) -> None:
-        self._spec = spec
+    def __init__(
+        self, spec: StageSpec, states: Callable[[], Any] | None = None, uncommitted: Uncommitted | None = None
+    ) -> None:
+        self._spec, self._uncommitted = spec, uncommitted
         self.sides = SideReader()
         self._counters = counters.CounterFactory()
         self._sampler = statesampler.StateSampler(spec.label, self._counters)
@@ -212,6 +217,8 @@ class Operations:
         self.buffers: dict[str, list[Any]] = {pcoll: [] for pcoll in spec.outputs}
         self._sinks: list[Any] = []
         self._operations: dict[str, Any] = {}
+        self._providers: dict[str, Any] = {}
+        """The restriction providers of splittable functions, as far as they were needed."""
         self._readers = self._find_readers()
         first = [self._operation(name) for name in self._readers[spec.input]]
         for name in self._descriptor.transforms:
@@ -251,14 +258,38 @@ class Operations:
                 operation.process(application.residual_value)
             self._finish()
 
+    def take_deferred(self) -> list[Any]:
+        """Return what splittable functions have deferred since the last call or the beginning of the bundle."""
+        deferred = [application for _, application in self._context.delayed_applications]
+        self._context.delayed_applications.clear()
+        return deferred
+
+    def truncated(self, element: Any) -> Any:
+        """Return an element of the splittable function that reads the input with a restriction that ends.
+
+        `None` if nothing is left of it.
+        """
+        (value, (restriction, state)), _ = element.value
+        [name] = self._readers[self._spec.input]
+        if name not in self._providers:
+            spec = self._descriptor.transforms[name].spec
+            payload = proto_utils.parse_Bytes(spec.payload, beam_runner_api_pb2.ParDoPayload)
+            self._providers[name] = common.DoFnSignature(function_of(payload)).get_restriction_provider()
+        provider = self._providers[name]
+        truncated = provider.truncate(value, restriction)
+        if truncated is None:
+            return None
+        return element.with_value(((value, (truncated, state)), provider.restriction_size(value, truncated)))
+
     def _finish(self) -> None:
         self._source.flush()
         for operation in reversed(self._in_order):
             operation.finish()
         functions = [each for each in self._in_order if isinstance(each, operations.DoOperation)]
-        for operation in functions:
-            if operation.needs_finalization():
-                operation.finalize_bundle()
+        with contextlib.nullcontext() if self._uncommitted is None else self._uncommitted.keeping():
+            for operation in functions:
+                if operation.needs_finalization():
+                    operation.finalize_bundle()
         for name, operation in self._operations.items():
             self._note(name, operation.metrics_container)  # combiners have one too
             if isinstance(operation, operations.DoOperation):

@@ -34,8 +34,9 @@ from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS,
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
 from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.scripts import scripts_of
-from dataflow_model.runners.beam.stages import BundledStageFn, StageFn
-from dataflow_model.runners.beam.stateful import SIDE, StatefulStageFn
+from dataflow_model.runners.beam.splittable import KeyOfElement, SplittableStageFn
+from dataflow_model.runners.beam.stages import SIDE, BundledStageFn, StageFn, StageRun
+from dataflow_model.runners.beam.stateful import StatefulStageFn
 from dataflow_model.runners.beam.strategies import strategy_of
 
 if TYPE_CHECKING:
@@ -44,14 +45,14 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 
-def lower(pipeline: Any, run: str, *, is_drain: bool = False) -> Plan:
+def lower(pipeline: Any, run: StageRun, *, is_drain: bool = False) -> Plan:
     """Return the plan of a pipeline.
 
     The labels are Beam's names of the transforms, since state is kept under them: a stage has that of its first one.
 
     Args:
         pipeline: Beam's description of it, which has been checked.
-        run: the id of the run, under which the stages are found that run in this process.
+        run: the run.
         is_drain: whether restrictions of splittable functions are truncated.
 
     Raises:
@@ -173,7 +174,7 @@ class BeamCombineFn(CombineFn[Any, Any, Any]):
 
 
 class _Lowering:
-    def __init__(self, pipeline: Any, run: str, *, is_drain: bool) -> None:
+    def __init__(self, pipeline: Any, run: StageRun, *, is_drain: bool) -> None:
         self._parts = parts_of(pipeline, is_drain=is_drain)
         self._components = self._parts.components
         self._context = pipeline_context.PipelineContext(self._components)
@@ -252,7 +253,7 @@ class _Lowering:
             node = attrs.evolve(node, combine=self._combiner(transform))
         self._nodes.append(node)
         self._strategies[Ref(label)] = self._strategy(output, label)
-        fn = MapFn(DecodeKey(self._key_coder(output), self._run))
+        fn = MapFn(DecodeKey(self._key_coder(output), self._run.id))
         decoded = ParDo(label=f"{label}/key decoded", input=Ref(label), fn=fn)
         self._add(decoded, {MAIN: output})
 
@@ -266,23 +267,40 @@ class _Lowering:
 
     def _encoded(self, label: str, pcoll: str) -> Ref:
         """Return a collection of pairs with encoded keys, for a grouping or a stateful function."""
-        fn = MapFn(EncodeKey(self._key_coder(pcoll), self._run))
-        node = ParDo(label=f"{label}/key encoded", input=self._refs[pcoll], fn=fn)
+        return self._mapped(f"{label}/key encoded", pcoll, EncodeKey(self._key_coder(pcoll), self._run.id))
+
+    def _keyed(self, label: str, pcoll: str) -> Ref:
+        """Return a collection of elements with restrictions as pairs, for a splittable function."""
+        coder = self._context.coders.get_by_id(self._components.pcollections[pcoll].coder_id)
+        return self._mapped(f"{label}/keyed", pcoll, KeyOfElement(coder, self._run.id))
+
+    def _mapped(self, label: str, pcoll: str, function: Any) -> Ref:
+        """Return a collection after a function of each element."""
+        node = ParDo(label=label, input=self._refs[pcoll], fn=MapFn(function))
         self._nodes.append(node)
-        self._strategies[Ref(node.label)] = self._strategies[self._refs[pcoll]]
-        return Ref(node.label)
+        self._strategies[Ref(label)] = self._strategies[self._refs[pcoll]]
+        return Ref(label)
 
     def _stage(self, fused: Fused) -> None:
         label = fused.label
         spec = StageSpec(label, self._parts.descriptor(fused), fused.input, fused.outputs, fused.sides, fused.stateful)
         sides = [SideInput(self._refs[self._side(fused, *side)], "iter") for side in fused.sides]
+        by_argument = {f"{SIDE}{number}": side for number, side in enumerate(sides)}
         if fused.stateful is not None:
             lateness = int(self._strategy(fused.input, label).allowed_lateness)
             node = ParDo(
                 label=label,
                 input=self._encoded(label, fused.input),
                 fn=StatefulStageFn(spec, self._run, lateness),
-                kwargs={f"{SIDE}{number}": side for number, side in enumerate(sides)},
+                kwargs=by_argument,
+                tags=fused.outputs,
+            )
+        elif fused.is_resuming:
+            node = ParDo(
+                label=label,
+                input=self._keyed(label, fused.input),
+                fn=SplittableStageFn(spec, self._run),
+                kwargs=by_argument,
                 tags=fused.outputs,
             )
         else:

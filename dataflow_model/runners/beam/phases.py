@@ -14,7 +14,7 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import translations
 from apache_beam.utils import proto_utils
 
-from dataflow_model.runners.beam.harness import is_urn_of_functions
+from dataflow_model.runners.beam.harness import function_of, is_urn_of_functions, never_ends
 from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, COMBINE_RESULTS
 from dataflow_model.runners.beam.own_parts import URN as OWN_PART
 
@@ -29,6 +29,7 @@ TEST_STREAM: Final[str] = common_urns.primitives.TEST_STREAM.urn
 RESHUFFLE: Final[str] = common_urns.composites.RESHUFFLE.urn
 ASSIGN_WINDOWS: Final[str] = common_urns.primitives.ASSIGN_WINDOWS.urn
 COMBINE: Final[str] = common_urns.composites.COMBINE_PER_KEY.urn
+_PROCESS: Final[str] = common_urns.sdf_components.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn
 NOTHING: Final = "dataflow_model:nothing:v1"
 """A `Flatten` without inputs."""
 _COMBINED: Final = frozenset({COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS})
@@ -57,6 +58,7 @@ class Fused:
         outputs: the ids of the collections that others read.
         sides: the side inputs, each by the name of a transform and a tag.
         stateful: the name of the transform with state or timers, which reads the input; `None` without any.
+        is_resuming: whether the transform that reads the input is a splittable function that may never end.
     """
 
     transforms: Mapping[str, Any]
@@ -64,6 +66,7 @@ class Fused:
     outputs: tuple[str, ...]
     sides: tuple[tuple[str, str], ...]
     stateful: str | None
+    is_resuming: bool
 
     @property
     def label(self) -> str:
@@ -246,7 +249,12 @@ def _part(transforms: list[Any], number: int, readers: Mapping[str, set[int]]) -
     }
     outputs = [pcoll for pcoll in dict.fromkeys(made) if readers[pcoll] - {number}]
     stateful = [name for name, transform in by_name.items() if _has_state(transform)]
-    return Fused(by_name, pcoll, tuple(outputs), sides, stateful[0] if stateful else None)
+    is_resuming = any(_may_never_end(transform) for transform in transforms if pcoll in transform.inputs.values())
+    return Fused(by_name, pcoll, tuple(outputs), sides, stateful[0] if stateful else None, is_resuming)
+
+
+def _may_never_end(transform: Any) -> bool:
+    return transform.spec.urn == _PROCESS and never_ends(function_of(_pardo(transform)))
 
 
 def _has_state(transform: Any) -> bool:

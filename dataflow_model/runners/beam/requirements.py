@@ -30,14 +30,14 @@ _FUNCTIONS: Final = frozenset({python_urns.PICKLED_DOFN_INFO, *core.StatelessDoF
 _READ: Final[str] = common_urns.deprecated_primitives.READ.urn
 
 
-def check(pipeline: Any, *, has_clock: bool, may_repeat: bool, is_drain: bool) -> None:
+def check(pipeline: Any, *, is_stream: bool, has_commits: bool) -> None:
     """Check that everything in a pipeline can be run.
 
     Args:
         pipeline: Beam's description of it.
-        has_clock: whether the run has a clock that advances; a `TestStream` brings its own.
-        may_repeat: whether a bundle may be processed again after it has been finalized.
-        is_drain: whether restrictions are truncated, so that the work on each of them ends.
+        is_stream: whether the run has a clock that advances from its start to its end; otherwise only a `TestStream`
+            and splittable functions that may never end bring one.
+        has_commits: whether functions learn when a bundle cannot be processed again.
 
     Raises:
         UnsupportedOnRunner: with the label of the transform, the reason and a way out.
@@ -57,9 +57,14 @@ def check(pipeline: Any, *, has_clock: bool, may_repeat: bool, is_drain: bool) -
         if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
             payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
             _check_sides(transform.unique_name, payload)
-            _check_function(transform.unique_name, payload, has_clock=has_clock or is_scripted, may_repeat=may_repeat)
-            if payload.restriction_coder_id and not is_drain and never_ends(function_of(payload)):
-                raise _endless(transform.unique_name)
+            has_clock = is_stream or is_scripted or _reads_unbounded(transform, pipeline.components.pcollections)
+            _check_function(transform.unique_name, payload, has_clock=has_clock, has_commits=has_commits)
+            if is_stream and is_scripted and payload.restriction_coder_id and never_ends(function_of(payload)):
+                raise UnsupportedOnRunner(
+                    f"{transform.unique_name!r} may never end, and waits for a clock that stands still when the "
+                    "TestStream has ended",
+                    hint="use LocalRunner() without a checkpoint, or leave out the TestStream",
+                )
 
 
 def check_bounded(pipeline: Any, *, is_streaming: bool) -> None:
@@ -106,14 +111,16 @@ def _check_kind(transform: Any) -> None:
 def _check_read(transform: Any) -> None:
     payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ReadPayload)
     if payload.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED:
-        raise _endless(transform.unique_name)
+        raise UnsupportedOnRunner(
+            f"{transform.unique_name!r} reads an unbounded source that is no UnboundedSource of Beam's Python SDK",
+            hint="write it as an apache_beam.io.unbounded_source.UnboundedSource or a splittable DoFn",
+        )
 
 
-def _endless(label: str) -> UnsupportedOnRunner:
-    return UnsupportedOnRunner(
-        f"{label!r} is unbounded: what it reads may never end, which this runner does not support",
-        hint="read a bounded input or a TestStream; a function that always ends can leave out "
-        "@DoFn.unbounded_per_element()",
+def _reads_unbounded(transform: Any, pcolls: Any) -> bool:
+    """Return whether a transform reads what an unbounded source or a function that may never end puts out."""
+    return any(
+        pcolls[pcoll].is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED for pcoll in transform.inputs.values()
     )
 
 
@@ -130,16 +137,16 @@ def _check_sides(label: str, payload: Any) -> None:
             )
 
 
-def _check_function(label: str, payload: Any, *, has_clock: bool, may_repeat: bool) -> None:
+def _check_function(label: str, payload: Any, *, has_clock: bool, has_commits: bool) -> None:
     if payload.do_fn.urn not in _FUNCTIONS:
         raise UnsupportedOnRunner(
             f"{label!r} runs a function of another SDK, {payload.do_fn.urn}",
             hint="use a transform that is written in Python",
         )
-    if payload.requests_finalization and may_repeat:
+    if payload.requests_finalization and not has_commits:
         raise UnsupportedOnRunner(
-            f"{label!r} asks to be called when a bundle is committed, which only a bounded run in process supports",
-            hint="use LocalRunner() without a checkpoint, or leave out the BundleFinalizerParam",
+            f"{label!r} asks to be called when a bundle is committed, which only runs in process support",
+            hint="use LocalRunner, or leave out the BundleFinalizerParam",
         )
     domains = {timer.time_domain for timer in payload.timer_family_specs.values()}
     if beam_runner_api_pb2.TimeDomain.PROCESSING_TIME in domains and not has_clock:

@@ -22,6 +22,7 @@ from dataflow_model.runners.beam.overrides import all_but, apply_to
 from dataflow_model.runners.beam.packages import NO_PACKAGES, packages_of
 from dataflow_model.runners.beam.requirements import check, check_bounded
 from dataflow_model.runners.beam.result import BeamResult
+from dataflow_model.runners.beam.stages import StageRun
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
 if TYPE_CHECKING:
@@ -39,16 +40,18 @@ class _Host:
 
     Attributes:
         runner: creates its runner, once nothing is rejected.
-        has_clock: whether it has a clock that advances, by which timers in processing time fire.
+        is_stream: whether it has a clock that advances, by which timers in processing time fire.
         may_repeat: whether it may process a bundle again that has ended.
+        tells_commits: whether functions learn in which bundles it will not.
         is_here: whether functions run in this process.
         is_job: whether it is a batch job on Spark, whose input has to end.
     """
 
     runner: Callable[[], Runner]
-    has_clock: bool
+    is_stream: bool
     may_repeat: bool
     is_here: bool
+    tells_commits: bool = False
     is_job: bool = False
 
 
@@ -83,12 +86,12 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         own = options.view_as(DataflowModelOptions)
         host = self._host(own)
         ours = all_but(own.dm_without_override)
-        check(pipeline, has_clock=host.has_clock, may_repeat=host.may_repeat, is_drain=self._is_drain)
+        check(pipeline, is_stream=host.is_stream, has_commits=host.tells_commits or not host.may_repeat)
         if host.is_job:
             check_bounded(pipeline, is_streaming=bool(options.view_as(StandardOptions).streaming))
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
-        plan = lower(pipeline, run, is_drain=self._is_drain)
+        plan = lower(pipeline, StageRun(run, host.tells_commits), is_drain=self._is_drain)
         plan = with_percentiles(plan, own.dm_watermark_percentile)
         plan = with_retractions(plan, own.dm_retracting, own.dm_retractable)
         running.begin(run, NO_PACKAGES if host.is_here else packages_of(options))
@@ -130,7 +133,7 @@ class LocalRunner(BeamRunner):
         workers = options.dm_workers if self._workers is None else self._workers
         runner = functools.partial(OurLocalRunner, checkpoint=checkpoint, workers=workers)
         is_stream = checkpoint is not None
-        return _Host(runner, has_clock=is_stream, may_repeat=is_stream, is_here=workers == 1)
+        return _Host(runner, is_stream=is_stream, may_repeat=is_stream, is_here=workers == 1, tells_commits=is_stream)
 
 
 class SparkRunner(BeamRunner):
@@ -167,8 +170,8 @@ class SparkRunner(BeamRunner):
         checkpoint = options.dm_checkpoint if self._checkpoint is None else self._checkpoint
         runner = functools.partial(self._runner, checkpoint, options.dm_spark_master)
         if checkpoint is None:
-            return _Host(runner, has_clock=False, may_repeat=True, is_here=False, is_job=True)
-        return _Host(runner, has_clock=True, may_repeat=True, is_here=False)
+            return _Host(runner, is_stream=False, may_repeat=True, is_here=False, is_job=True)
+        return _Host(runner, is_stream=True, may_repeat=True, is_here=False)
 
     def _runner(self, checkpoint: Any, master: str | None) -> Runner:
         from dataflow_model.runners.spark import SparkRunner as OurSparkRunner

@@ -12,9 +12,13 @@ import attrs
 from apache_beam.utils.windowed_value import create
 
 from dataflow_model.errors import DataflowError
-from dataflow_model.plan.functions.windowed import BundleFn, ForeignFn, InputColumns, OutputColumns
+from dataflow_model.overriding import override
+from dataflow_model.plan.functions.dofn import TaggedOutput
+from dataflow_model.plan.functions.resuming import AwaitsCommit
+from dataflow_model.plan.functions.windowed import BundleFn, ForeignFn, InputColumns, OutputColumns, WindowedOutput
 from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.harness import Operations, StageSpec, key_coder
+from dataflow_model.runners.beam.hooks import Uncommitted
 from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.times import GLOBAL_END, LEAST, Windows, beam_micros, beam_pane, our_pane, our_time
 from dataflow_model.runners.engine.functions.user_code import part_error
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import PaneInfo, Window
 
+SIDE: Final = "side_"
+"""What the names of the arguments for side inputs begin with; the number of the side input follows."""
 _OPENED: Final = ("hosted", "states")
 """The attributes of a function that belong to the process that runs it."""
 _STEP: Final = re.compile(r" \[while running '(.*)'\]\Z", re.DOTALL)
@@ -33,6 +39,19 @@ _HINT: Final = (
     "fix the function; .with_exception_handling() of a Map, FlatMap, Filter or ParDo of Beam's sends elements that "
     "fail to a separate output"
 )
+
+
+@attrs.frozen
+class StageRun:
+    """The run of which a stage is a part.
+
+    Attributes:
+        id: its id, under which a result finds what is counted in this process.
+        awaits_commits: whether a bundle is committed some time after its end.
+    """
+
+    id: str
+    awaits_commits: bool = False
 
 
 @attrs.define
@@ -55,13 +74,20 @@ class Hosted:
 
     Args:
         spec: the stage.
-        run: the id of the run, under which a result finds what is counted in this process.
+        run: the run.
+        uncommitted: keeps what is to be called when a bundle is committed; `None` if its end commits it.
         states: creates what answers for state and timers.
     """
 
-    def __init__(self, spec: StageSpec, run: str, states: Callable[[], Any] | None = None) -> None:
-        self.operations = Operations(spec, states)
-        running.add(run, spec.label, self.operations)
+    def __init__(
+        self,
+        spec: StageSpec,
+        run: StageRun,
+        uncommitted: Uncommitted | None,
+        states: Callable[[], Any] | None = None,
+    ) -> None:
+        self.operations = Operations(spec, states, uncommitted)
+        running.add(run.id, spec.label, self.operations)
         coder = self.operations.input_coder
         self.windows = Windows(coder.window_coder)
         self.decode_key: Callable[[bytes], Any] = key_coder(coder.wrapped_value_coder).get_impl().decode
@@ -70,9 +96,9 @@ class Hosted:
             for pcoll, buffer in self.operations.buffers.items()
         ]
 
-    def receive(self, value: Any, time: int, windows: Sequence[Window], pane: PaneInfo) -> None:
-        """Process one element."""
-        self.operations.receive(create(value, beam_micros(time), self.windows.to_beam(windows), beam_pane(pane)))
+    def element(self, value: Any, time: int, windows: Sequence[Window], pane: PaneInfo) -> Any:
+        """Return an element as Beam's."""
+        return create(value, beam_micros(time), self.windows.to_beam(windows), beam_pane(pane))
 
 
 @attrs.frozen
@@ -97,20 +123,26 @@ class in_stage:  # noqa: N801 - a context manager
             raise part_error(error, self.label if named is None else named[1], hint=_HINT) from error
 
 
-class OfStage(ForeignFn):
+class OfStage(AwaitsCommit, ForeignFn):
     """What the functions of stages have in common.
 
     Args:
         spec: the stage.
-        run: the id of the run.
+        run: the run.
     """
 
     modules = ("dataflow_model.runners.beam.lowering",)
 
-    def __init__(self, spec: StageSpec, run: str) -> None:
-        self.registered = Registered(run)
-        self.spec, self.run_id = spec, run
+    def __init__(self, spec: StageSpec, run: StageRun) -> None:
+        self.registered = Registered(run.id)
+        self.spec, self.of_run = spec, run
+        self.uncommitted = Uncommitted() if run.awaits_commits else None
         self.hosted: Hosted | None = None
+
+    @override
+    def committed(self) -> None:
+        if self.uncommitted is not None:
+            self.uncommitted.committed()
 
     def title(self) -> str:
         """Return what explanations call it."""
@@ -134,7 +166,7 @@ class StageFn(OfStage, BundleFn):
         """Return the outputs of the stage for the elements of a bundle."""
         with in_stage(self.spec.label):
             if self.hosted is None:
-                self.hosted = Hosted(self.spec, self.run_id)
+                self.hosted = Hosted(self.spec, self.of_run, self.uncommitted)
             hosted = self.hosted
             reader = hosted.operations.sides
             reader.look_ups = dict(zip(self.spec.sides, sides, strict=True))
@@ -214,9 +246,26 @@ def our_times(micros: list[int]) -> list[int]:
     return micros
 
 
-def emptied(outputs: Iterable[Output]) -> list[tuple[str, list[Any], Windows]]:
-    """Return what was put out, by tag, and empty the buffers."""
-    taken = [(output.tag, list(output.buffer), output.windows) for output in outputs]
+def tagged(outputs: Iterable[Output]) -> list[TaggedOutput]:
+    """Return what was put out as the outputs of a stateful function, and empty the buffers."""
+    results = []
     for output in outputs:
+        results += [
+            TaggedOutput(
+                output.tag,
+                WindowedOutput(
+                    element.value,
+                    our_time(element.timestamp_micros),
+                    output.windows.from_beam(element.windows),
+                    our_pane(element.pane_info),
+                ),
+            )
+            for element in output.buffer
+        ]
         output.buffer.clear()
-    return taken
+    return results
+
+
+def fixed(values: list[Any]) -> Callable[[Any], list[Any]]:
+    """Return a function from any window to the elements of a side input, which the engine has looked up."""
+    return lambda _: values

@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from apache_beam.transforms import userstate
 
 from dataflow_model.overriding import override
-from dataflow_model.plan.functions.dofn import DoFn, TaggedOutput
+from dataflow_model.plan.functions.dofn import DoFn
 from dataflow_model.plan.functions.state import MapStateSpec, TimerSpec, on_timer
-from dataflow_model.plan.functions.windowed import WindowedOutput
-from dataflow_model.runners.beam.stages import Hosted, OfStage, emptied, in_stage
+from dataflow_model.runners.beam.stages import SIDE, Hosted, OfStage, fixed, in_stage, tagged
 from dataflow_model.runners.beam.states import Handles, States, name_and_tag
-from dataflow_model.runners.beam.times import NO_BEAM_PANE, beam_timestamp, our_pane, our_time
+from dataflow_model.runners.beam.times import NO_BEAM_PANE, beam_timestamp
 from dataflow_model.triggers import TimeDomain
 
 if TYPE_CHECKING:
@@ -24,11 +22,9 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.functions.state_handles import MapState, Timer
     from dataflow_model.runners.beam.harness import StageSpec
+    from dataflow_model.runners.beam.stages import StageRun
     from dataflow_model.time import EventTime, ProcessingTime
     from dataflow_model.values import PaneInfo, Window
-
-SIDE: Final = "side_"
-"""What the names of the arguments for side inputs begin with; the number of the side input follows."""
 
 
 class StatefulStageFn(OfStage, DoFn):
@@ -36,7 +32,7 @@ class StatefulStageFn(OfStage, DoFn):
 
     Args:
         spec: the stage.
-        run: the id of the run.
+        run: the run.
         lateness: the allowed lateness of its input, in microseconds.
     """
 
@@ -44,7 +40,7 @@ class StatefulStageFn(OfStage, DoFn):
     event_timer = TimerSpec(TimeDomain.EVENT_TIME)
     clock_timer = TimerSpec(TimeDomain.PROCESSING_TIME)
 
-    def __init__(self, spec: StageSpec, run: str, lateness: int) -> None:
+    def __init__(self, spec: StageSpec, run: StageRun, lateness: int) -> None:
         super().__init__(spec, run)
         self.lateness = lateness
         self.states: States | None = None
@@ -59,7 +55,7 @@ class StatefulStageFn(OfStage, DoFn):
             if self.hosted is None:
                 self.states = States()
                 states = self.states
-                self.hosted = Hosted(self.spec, self.run_id, lambda: states)
+                self.hosted = Hosted(self.spec, self.of_run, self.uncommitted, lambda: states)
             self.hosted.operations.begin()
 
     def process(  # type: ignore[override] # the parameters are filled by name
@@ -77,10 +73,11 @@ class StatefulStageFn(OfStage, DoFn):
         hosted = self._enter(window, pieces, event_timer, clock_timer)
         reader = hosted.operations.sides
         for number, side in enumerate(self.spec.sides):
-            reader.look_ups[side] = functools.partial(_fixed, sides[f"{SIDE}{number}"])
+            reader.look_ups[side] = fixed(sides[f"{SIDE}{number}"])
         encoded, value = pair
         with in_stage(self.spec.label):
-            hosted.receive((hosted.decode_key(encoded), value), int(timestamp), (window,), pane)
+            element = hosted.element((hosted.decode_key(encoded), value), int(timestamp), (window,), pane)
+            hosted.operations.receive(element)
         return self._outputs()
 
     @on_timer(event_timer)
@@ -155,22 +152,4 @@ class StatefulStageFn(OfStage, DoFn):
 
     def _outputs(self) -> Iterable[Any]:
         assert self.hosted is not None  # noqa: S101 - the bundle has begun
-        return [
-            TaggedOutput(
-                tag,
-                WindowedOutput(
-                    element.value,
-                    our_time(element.timestamp_micros),
-                    windows.from_beam(element.windows),
-                    our_pane(element.pane_info),
-                ),
-            )
-            for tag, buffer, windows in emptied(self.hosted.outputs)
-            for element in buffer
-        ]
-
-
-def _fixed(values: list[Any], window: Any) -> list[Any]:
-    """Return the elements of a side input, which the engine has looked up for the window."""
-    del window
-    return values
+        return tagged(self.hosted.outputs)

@@ -67,11 +67,6 @@ class Commit:
     heads: Mapping[tuple[int, int], int] = attrs.field(factory=dict)
     done: Mapping[str, int] = attrs.field(factory=dict)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the run is over: its input has ended, and nothing that outlasts it is left."""
-        return self.offset.last and self.moment is None
-
 
 @attrs.define
 class RunFile:
@@ -328,7 +323,7 @@ def _text(stored: bytes) -> str:
 
 
 def is_input_over(host_part: str) -> bool:
-    """Return whether a run is over after its last commit.
+    """Return whether the last commit of a run ends its input.
 
     Args:
         host_part: this host's part of its checkpoint.
@@ -338,4 +333,4 @@ def is_input_over(host_part: str) -> bool:
         return False
     with contextlib.closing(file):
         commit = file.last_commit()
-    return commit is not None and commit.is_over
+    return commit is not None and commit.offset.last

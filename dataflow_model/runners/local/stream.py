@@ -115,7 +115,8 @@ class LocalStream:
     @property
     def is_over(self) -> bool:
         """Whether the run is over."""
-        return self._last is not None and self._last.is_over
+        last = self._last
+        return self.offset.last and not (self.feed.outlasts and last is not None and last.moment is not None)
 
     def roll_forward(self) -> None:
         """Publish the last commit of an earlier start of the run, unless it is marked as published.

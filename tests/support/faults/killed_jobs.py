@@ -48,8 +48,9 @@ def collected_after_kills(module: str, folder: Path, points: Sequence[str], *arg
         return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
     for number, point in enumerate(points, first):
-        killed = ran(point, number, point)
-        assert (folder / point).exists(), killed.stderr
+        mark = f"{point} {number}"
+        killed = ran(point, number, mark)
+        assert (folder / mark).exists(), killed.stderr
     finished = ran("", 0, "none")
     assert finished.returncode == 0, finished.stderr
     return json.loads((folder / "collected.json").read_text())

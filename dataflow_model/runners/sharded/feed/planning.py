@@ -84,6 +84,7 @@ class Feed:
         read_clock: a function from the wall clock to the time to use, in which tests inject faults.
         sequencer: the sequencer of this start of the run, which is logged with what it plans; 0 without a checkpoint.
         polls: when each source is polled.
+        outlasts: whether a function may have work left when the input has ended.
     """
 
     reads: Sequence[Read]
@@ -93,6 +94,7 @@ class Feed:
     read_clock: Callable[[int], int] = NO_FAULT.read_clock
     sequencer: int = 0
     polls: Polls = attrs.field(factory=Polls)
+    outlasts: bool = False
     _instants: Sequence[ScriptInstant] | None = attrs.field(default=None, init=False)
 
     @classmethod
@@ -114,6 +116,7 @@ class Feed:
             read_clock,
             program.sequencer,
             Polls() if polls is None else polls,
+            program.outlasts,
         )
 
     @property
@@ -146,7 +149,7 @@ class Feed:
             signals: the pending requests for signals, in order; each is taken once.
             committed: the progress that the last commit wrote.
         """
-        if start.last and committed.get("moment") is None:
+        if start.last and not (self.outlasts and committed.get("moment") is not None):
             return start
         labels = tuple(read.label for read in self.reads)
         end = attrs.evolve(

@@ -14,6 +14,7 @@ import numpy as np
 
 from dataflow_model.errors import PlanError, SourceError
 from dataflow_model.plan.endpoints.sinks import Fence
+from dataflow_model.plan.functions.resuming import ResumingFn
 from dataflow_model.plan.logical.nodes import ParDo, Ref, ToPairs
 from dataflow_model.plan.rewrites.early_end import percentile_that_ends
 from dataflow_model.runners.engine.functions.ambient import Ambient
@@ -128,6 +129,11 @@ class Program:
         """Whether the wall clock is the run's clock, since neither the data nor a script determine one."""
         sources = [read.source for read in self.staged.sources]
         return not any(source.has_own_clock for source in sources)
+
+    @functools.cached_property
+    def outlasts(self) -> bool:
+        """Whether a function may have work left when the input has ended."""
+        return any(isinstance(node, ParDo) and isinstance(node.fn, ResumingFn) for node in self.staged.plan.nodes)
 
     @functools.cached_property
     def state_memory_share(self) -> int | None:
