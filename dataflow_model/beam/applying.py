@@ -23,6 +23,7 @@ from dataflow_model.runners.beam.overrides import apply_to as apply_overrides
 from dataflow_model.runners.beam.own_parts import Added, OwnOutput, OwnPart
 from dataflow_model.runners.beam.requirements import check
 from dataflow_model.runners.beam.runner import LocalRunner, described
+from dataflow_model.runners.beam.stages import StageRun
 from dataflow_model.transforms.elementwise.side_inputs import AsDict, AsSingleton, AsView
 from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PBegin, PCollection
 from dataflow_model.transforms.pipelines.ptransform import PTransform
@@ -142,9 +143,9 @@ class _Application:
         if outputs:
             _ = tuple(outputs) | f"{scope}/outputs" >> end
         description = described(self._beams)
-        check(description, has_clock=True, may_repeat=True, is_drain=False)
+        check(description, is_stream=True, has_commits=False)
         apply_overrides(description, all_but(self._beams.options.view_as(DataflowModelOptions).dm_without_override))
-        part = lower_part(description, uuid.uuid4().hex)
+        part = lower_part(description, StageRun(uuid.uuid4().hex))
         self._ours.add_all(part.nodes, part.strategies)
         read = iter([PCollection(self._ours, ref, Any, strategy) for ref, strategy in end.collections])
         return mapped(applied, lambda value: _from_beam(value, lambda _: next(read), scope))

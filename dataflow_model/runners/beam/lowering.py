@@ -75,7 +75,7 @@ class LoweredPart:
     strategies: Mapping[Ref, WindowingStrategy]
 
 
-def lower_part(pipeline: Any, run: str, *, is_drain: bool = False) -> LoweredPart:
+def lower_part(pipeline: Any, run: StageRun, *, is_drain: bool = False) -> LoweredPart:
     """Return the nodes of a pipeline that may read other collections of a plan, through parts of ours; see `lower`."""
     return _Lowering(pipeline, run, is_drain=is_drain).lowered()
 
