@@ -128,6 +128,16 @@ class WithAdded(beam.DoFn):  # type: ignore[misc]
             tracker.defer_remainder()
 
 
+class WithState(beam.DoFn):  # type: ignore[misc]
+    """A function with state and a side input."""
+
+    COUNT = CombiningValueStateSpec("count", sum)
+
+    def process(self, pair: Any, side: Any, count: Any = beam.DoFn.StateParam(COUNT)) -> Any:
+        count.add(1)
+        yield pair, side
+
+
 class Total(beam.DoFn):  # type: ignore[misc]
     """Keeps the sum and the number of the values of a key and window, and emits them at the end of the window."""
 
@@ -268,7 +278,7 @@ def test_work_behind_a_script_goes_on_after_its_end(tmp_path: Path) -> None:
         _ = pipeline | script | "worked" >> beam.ParDo(NeverDeferring()) | beam.Map(notes)
         return pipeline.run()
 
-    with pytest.raises(dm.UnsupportedOnRunner, match="'worked' may never end, and waits for a clock"):
+    with pytest.raises(dm.UnsupportedOnRunner, match="'worked.* may never end, and waits for a clock"):
         worked(LocalRunner(checkpoint=tmp_path / "checkpoint"))
     assert worked(LocalRunner()).wait_until_finish(60_000) == "DONE"
     assert notes.lines == ["('a', 0)", "('a', 1)", "('a', 2)"]
@@ -339,6 +349,36 @@ def test_a_run_that_is_drained_from_the_start_truncates_each_restriction(tmp_pat
     _ = noted(pipeline | beam.Create([("a", ENDLESS)]) | beam.ParDo(Stepwise()), notes)
     assert pipeline.run().wait_until_finish(60_000) == "DONE"
     assert notes.lines == ["('a', 1, 2)"]
+
+
+def test_a_side_input_that_changes_slowly_is_read_by_windows(runner: LocalRunner, tmp_path: Path) -> None:
+    notes = Notes(tmp_path / "notes")
+    pipeline = beam.Pipeline(runner=runner)
+    times = {"start_timestamp": 0, "stop_timestamp": 30, "apply_windowing": True}
+    tables = pipeline | "tables" >> PeriodicImpulse(fire_interval=10, **times)
+    ticks = pipeline | "ticks" >> PeriodicImpulse(fire_interval=5, **times)
+    paired = ticks | beam.Map(
+        lambda tick, tables: (float(tick), [float(at) for at in tables]), beam.pvalue.AsIter(tables)
+    )
+    _ = paired | beam.Map(notes)
+    assert pipeline.run().wait_until_finish(60_000) == "DONE"
+    assert sorted(notes.lines) == sorted(f"({at:.1f}, [{at // 10 * 10:.1f}])" for at in range(0, 30, 5))
+
+
+@pytest.mark.parametrize("fn", [WithAdded(), WithState()], ids=["splittable", "stateful"])
+def test_a_side_input_that_changes_is_rejected_where_there_is_state(fn: Any) -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    ticks = pipeline | "ticks" >> PeriodicImpulse(start_timestamp=0, stop_timestamp=3, fire_interval=1)
+    _ = pipeline | beam.Create([("a", 1)]) | "worked" >> beam.ParDo(fn, beam.pvalue.AsSingleton(ticks))
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'worked.* has state or may never end.*Hint"):
+        pipeline.run()
+
+
+def test_an_error_of_a_function_names_its_transform(runner: LocalRunner) -> None:
+    pipeline = beam.Pipeline(runner=runner)
+    _ = pipeline | beam.Create([("a", "no number")]) | "worked" >> beam.ParDo(Stepwise())
+    with pytest.raises(dm.UserCodeError, match="worked"):
+        pipeline.run().wait_until_finish(60_000)
 
 
 @pytest.mark.parametrize("host", ["workers", pytest.param("spark", marks=pytest.mark.spark)])

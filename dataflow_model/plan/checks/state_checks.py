@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import NotYetSupported, PlanError
-from dataflow_model.plan.logical.nodes import ParDo
+from dataflow_model.errors import NotYetSupported, PlanError, UnsupportedOnRunner
+from dataflow_model.plan.functions.resuming import ResumingFn
+from dataflow_model.plan.logical.nodes import ParDo, Read
 from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.plan.logical.stages import changing_sides
 
@@ -39,6 +40,23 @@ def check_state(plan: Plan) -> None:
                 f"{node.label!r} is stateful, and its side input changes while the pipeline runs; "
                 "no runner supports both together yet",
                 hint="look the side input up in a dm.Map before it, or join the two with dm.CoGroupByKey",
+            )
+
+
+def check_clock(plan: Plan) -> None:
+    """Raise for a function whose work may outlast the input of a stream whose clock stands still then.
+
+    Raises:
+        UnsupportedOnRunner: with the label of the function.
+    """
+    if not any(isinstance(node, Read) and node.source.has_own_clock for node in plan.nodes):
+        return
+    for node in plan.nodes:
+        if isinstance(node, ParDo) and isinstance(node.fn, ResumingFn):
+            raise UnsupportedOnRunner(
+                f"{node.label!r} may never end, and waits for a clock, but that of a TestStream or of rows with "
+                "processing_time= stands still when these end",
+                hint="use LocalRunner() without a checkpoint, or leave out the TestStream or processing_time=",
             )
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from apache_beam.internal import pickler
 from apache_beam.portability import common_urns, python_urns
@@ -14,8 +14,13 @@ from apache_beam.transforms import core, sideinputs
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
-from dataflow_model.runners.beam.harness import function_of, known_urns, never_ends
+from dataflow_model.plan.logical.nodes import ParDo
+from dataflow_model.plan.logical.stages import changing_sides
+from dataflow_model.runners.beam.harness import known_urns
 from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.logical.graph import Plan
 
 _REQUIREMENTS: Final = common_urns.requirements
 _SUPPORTED: Final = frozenset(
@@ -59,12 +64,6 @@ def check(pipeline: Any, *, is_stream: bool, has_commits: bool) -> None:
             _check_sides(transform.unique_name, payload)
             has_clock = is_stream or is_scripted or _reads_unbounded(transform, pipeline.components.pcollections)
             _check_function(transform.unique_name, payload, has_clock=has_clock, has_commits=has_commits)
-            if is_stream and is_scripted and payload.restriction_coder_id and never_ends(function_of(payload)):
-                raise UnsupportedOnRunner(
-                    f"{transform.unique_name!r} may never end, and waits for a clock that stands still when the "
-                    "TestStream has ended",
-                    hint="use LocalRunner() without a checkpoint, or leave out the TestStream",
-                )
 
 
 def check_bounded(pipeline: Any, *, is_streaming: bool) -> None:
@@ -94,6 +93,25 @@ def check_bounded(pipeline: Any, *, is_streaming: bool) -> None:
             hint="pass --dm_checkpoint=DIRECTORY, or SparkRunner(checkpoint=…): a directory of its own that the driver "
             "and the executors can reach",
         )
+
+
+def check_sides_of_state(plan: Plan) -> None:
+    """Check that no function with state, and none that may never end, has a side input that changes.
+
+    Args:
+        plan: the plan of the run.
+
+    Raises:
+        UnsupportedOnRunner: with the label of such a function.
+    """
+    changing = changing_sides(plan)
+    for node in plan.nodes:
+        if isinstance(node, ParDo) and node.is_stateful and node.has_side_among(changing):
+            raise UnsupportedOnRunner(
+                f"{node.label!r} has state or may never end, and a side input that changes while the pipeline runs, "
+                "which no runner supports together yet",
+                hint="read the side input in a function of its own in front of it, or make the side input bounded",
+            )
 
 
 def _check_kind(transform: Any) -> None:

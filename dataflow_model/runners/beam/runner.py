@@ -20,7 +20,7 @@ from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to
 from dataflow_model.runners.beam.packages import NO_PACKAGES, packages_of
-from dataflow_model.runners.beam.requirements import check, check_bounded
+from dataflow_model.runners.beam.requirements import check, check_bounded, check_sides_of_state
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.beam.stages import StageRun
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
@@ -92,6 +92,7 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, StageRun(run, host.tells_commits), is_drain=self._is_drain)
+        check_sides_of_state(plan)
         plan = with_percentiles(plan, own.dm_watermark_percentile)
         plan = with_retractions(plan, own.dm_retracting, own.dm_retractable)
         running.begin(run, NO_PACKAGES if host.is_here else packages_of(options))

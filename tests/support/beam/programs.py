@@ -120,6 +120,12 @@ def state_and_timers(p: Any) -> Any:
     return timed | beam.WindowInto(window.FixedWindows(10)) | beam.ParDo(Remembering()) | beam.ParDo(WithWindow())
 
 
+def state_with_a_side_input(p: Any) -> Any:
+    added = beam.pvalue.AsSingleton(p | "added" >> beam.Create([10]))
+    pairs = p | beam.Create([("a", 1), ("b", 2), ("a", 3)]) | beam.Map(tuple).with_output_types(tuple[str, int])
+    return pairs | beam.ParDo(AddingUp(), added).with_input_types(tuple[str, int], int)
+
+
 def splittable(p: Any) -> Any:
     return p | beam.Create([3, 2]) | beam.ParDo(Counting()) | beam.combiners.Count.PerElement()
 
@@ -178,6 +184,7 @@ PROGRAMS = (
     side_inputs_by_window,
     one_random_value_for_all_readers,
     state_and_timers,
+    state_with_a_side_input,
     splittable,
     splittable_with_side_inputs,
     ends_of_bundles,
@@ -235,6 +242,16 @@ class Remembering(beam.DoFn):  # type: ignore[misc]
         last: Any = beam.DoFn.StateParam(LAST),
     ) -> Any:
         yield key, sorted(bag.read()), total.read(), sorted(seen.read()), last.read()
+
+
+class AddingUp(beam.DoFn):  # type: ignore[misc]
+    """Emits the sum of the values of a key so far, with a side input."""
+
+    TOTAL = CombiningValueStateSpec("total", sum)
+
+    def process(self, pair: Any, added: int, total: Any = beam.DoFn.StateParam(TOTAL)) -> Any:
+        total.add(pair[1])
+        yield pair[0], total.read() + added
 
 
 class _Ranges(RestrictionProvider):  # type: ignore[misc]

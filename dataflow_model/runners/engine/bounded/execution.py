@@ -167,6 +167,7 @@ class Execution:
         """
         behind = wall_clock() - self.reached if self.clock is not None or inputs_of(self.staged).scripts else 0
         while any(shard.is_unfinished for shard in self._shards):
+            self._how_far = HowFar()  # nobody knows how much work is left
             machines = [machine for shard in self._shards for machine in shard.machines.values()]
             moments = [moment for machine in machines if (moment := machine.next_moments()[1]) is not None]
             left = (min(moment for moment in moments if moment > self.reached) + behind - wall_clock()) / 1_000_000
