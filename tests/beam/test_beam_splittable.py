@@ -27,6 +27,7 @@ from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.userstate import CombiningValueStateSpec, TimeDomain, TimerSpec, on_timer
 
 from dataflow_model.beam import LocalRunner, SparkRunner
+from tests.support.beam.programs import answers, state_with_a_side_input
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -278,7 +279,7 @@ def test_work_behind_a_script_goes_on_after_its_end(tmp_path: Path) -> None:
         _ = pipeline | script | "worked" >> beam.ParDo(NeverDeferring()) | beam.Map(notes)
         return pipeline.run()
 
-    with pytest.raises(dm.UnsupportedOnRunner, match="'worked.* may never end, and waits for a clock"):
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"'worked.* may never end, and waits for a clock"):
         worked(LocalRunner(checkpoint=tmp_path / "checkpoint"))
     assert worked(LocalRunner()).wait_until_finish(60_000) == "DONE"
     assert notes.lines == ["('a', 0)", "('a', 1)", "('a', 2)"]
@@ -372,6 +373,12 @@ def test_a_side_input_that_changes_is_rejected_where_there_is_state(fn: Any) -> 
     _ = pipeline | beam.Create([("a", 1)]) | "worked" >> beam.ParDo(fn, beam.pvalue.AsSingleton(ticks))
     with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'worked.* has state or may never end.*Hint"):
         pipeline.run()
+
+
+def test_a_side_input_that_does_not_change_is_read_by_a_function_with_state(
+    runner: LocalRunner, tmp_path: Path
+) -> None:
+    assert answers(state_with_a_side_input, runner, tmp_path) == ["('a', 11)", "('a', 14)", "('b', 12)"]
 
 
 def test_an_error_of_a_function_names_its_transform(runner: LocalRunner) -> None:

@@ -184,7 +184,6 @@ PROGRAMS = (
     side_inputs_by_window,
     one_random_value_for_all_readers,
     state_and_timers,
-    state_with_a_side_input,
     splittable,
     splittable_with_side_inputs,
     ends_of_bundles,
