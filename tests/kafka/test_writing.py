@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -20,9 +22,10 @@ from dataflow_model.io.topics.sink import KafkaSink
 from tests.support.exactly_once.tables import PAIRS, record
 from tests.support.kafka.broker import running_broker
 from tests.support.kafka.commits import commit, start
-from tests.support.kafka.job import STEPS, run_job
+from tests.support.kafka.job import SINK, STEPS, build_job, run_job
 from tests.support.kafka.topics import messages_in, new_topic, send
 from tests.support.pipelines import run
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,6 +179,38 @@ def test_a_stream_from_topic_to_topic_that_is_killed_at_each_step_writes_each_ro
     assert run_job(kafka, source, target, tmp_path, marks=marks) == 0
     assert sorted(row["n"] for row in values(kafka, target)) == list(range(rows))
     assert len(values(kafka, target, "read_uncommitted")) > rows
+
+
+@pytest.mark.parametrize("marks", ["group", "topic"])
+def test_a_sink_that_an_upgrade_has_renamed_writes_each_row_once_although_it_is_killed(
+    kafka: str, tmp_path: Path, marks: str
+) -> None:
+    source, target = new_topic(kafka, partitions=2), new_topic(kafka, partitions=2)
+    old, new = tmp_path / "old", tmp_path / "new"
+    new.mkdir()
+    send(kafka, source, [{"value": str(n), "partition": n % 2} for n in range(20)])
+    assert run_job(kafka, source, target, old, "before the commit", marks=marks) != 0
+    refused = renamed(old, new)
+    assert "start the old pipeline again, which finishes publishing first" in refused.stderr
+    p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=old / "checkpoint"))
+    build_job(p, kafka, source, target, old, marks, SINK)
+    result: Any = p.run()
+    wait_for(result, lambda: len(values(kafka, target)) == 20)
+    result.stop()
+    assert not renamed(old, new).returncode
+    rows = 20
+    for step in ("before_publishing", "before the commit", "after the commit", "after_publishing"):
+        send(kafka, source, [{"value": str(n), "partition": n % 2} for n in range(rows, rows + 18)])
+        rows += 18
+        assert run_job(kafka, source, target, new, step, marks=marks, label="published") != 0, step
+    assert run_job(kafka, source, target, new, marks=marks, label="published") == 0
+    assert sorted(row["n"] for row in values(kafka, target)) == list(range(rows))
+
+
+def renamed(old: Path, new: Path) -> subprocess.CompletedProcess[str]:
+    """Upgrade the checkpoint of a run in a folder, with another label of its sink, into that in another folder."""
+    command = [sys.executable, "-m", "dataflow_model", "upgrade", str(old / "checkpoint"), str(new / "checkpoint")]
+    return subprocess.run([*command, "--rename", f"{SINK}=published"], capture_output=True, text=True, check=False)
 
 
 def test_a_commit_that_is_repeated_changes_nothing_although_its_rows_are_others(sink: KafkaSink) -> None:

@@ -1,9 +1,9 @@
 """A stream in process that reads numbers from a topic and writes them to another with random draws, and kills itself.
 
-Usage: python -m tests.support.kafka.job SERVERS FROM TO FOLDER STEP MARKS. STEP is one of `STEPS`, at which the program
-is killed in the second micro-batch that it publishes. With `go on` in place of a step, it reads what is there and ends;
-with `follow`, it goes on until somebody kills it. If there are files in the folder `history` beside the checkpoint, it
-reads these up to `SEAM`, and then the topic from there on.
+Usage: python -m tests.support.kafka.job SERVERS FROM TO FOLDER STEP MARKS LABEL. STEP is one of `STEPS`, at which the
+program is killed in the second micro-batch that it publishes. With `go on` in place of a step, it reads what is there
+and ends; with `follow`, it goes on until somebody kills it. If there are files in the folder `history` beside the
+checkpoint, it reads these up to `SEAM`, and then the topic from there on.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from tests.support.settings import REPOSITORY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["HISTORY", "NUMBERS", "ROWS", "SEAM", "SECOND", "STEPS", "job_command", "run_job"]
+__all__ = ["HISTORY", "NUMBERS", "ROWS", "SEAM", "SECOND", "SINK", "STEPS", "build_job", "job_command", "run_job"]
 
 OF_KAFKA: Final = ("among the rows", "before the mark", "before the commit", "after the commit")
 STEPS: Final = (*(point for point in faults.POINTS if not point.endswith("_state")), *OF_KAFKA)
 """There is no state, since nothing is grouped."""
 ROWS: Final = pa.schema({"n": pa.int64(), "draw": pa.float64()})
 HISTORY: Final = "history"
+SINK: Final = "out"
+"""The label of the sink, unless another one is given."""
 NUMBERS: Final = pa.schema({"at": pa.int64(), "n": pa.int64()})
 """The columns of the files, and the fields of the messages behind them: a number, and the time of so many seconds."""
 SECOND: Final = 1_000_000
@@ -46,17 +48,28 @@ _STRIKES_AT: Final = 2
 """The micro-batch in which the program is killed, counted by those that it publishes."""
 
 
-def run_job(servers: str, source: str, target: str, folder: Path, step: str = "go on", *, marks: str = "group") -> int:
-    """Run the program; return its exit status."""
-    command = job_command(servers, source, target, folder, step, marks)
+def run_job(
+    servers: str,
+    source: str,
+    target: str,
+    folder: Path,
+    step: str = "go on",
+    *,
+    marks: str = "group",
+    label: str = SINK,
+) -> int:
+    """Run the program, whose sink has a label; return its exit status."""
+    command = job_command(servers, source, target, folder, step, marks, label)
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     return done.returncode
 
 
-def job_command(servers: str, source: str, target: str, folder: Path, step: str, marks: str) -> list[str]:
+def job_command(
+    servers: str, source: str, target: str, folder: Path, step: str, marks: str, label: str = SINK
+) -> list[str]:
     """Return the command that runs the program."""
-    return [sys.executable, "-m", "tests.support.kafka.job", servers, source, target, str(folder), step, marks]
+    return [sys.executable, "-m", "tests.support.kafka.job", servers, source, target, str(folder), step, marks, label]
 
 
 def _die() -> None:
@@ -121,18 +134,22 @@ def _read(servers: str, source: str, history: Path) -> Any:
     return dm.io.Then(files, live, at=dm.EventTime(SEAM * SECOND))
 
 
+def build_job(p: dm.Pipeline, servers: str, source: str, target: str, folder: Path, marks: Any, label: str) -> None:
+    """Build the stream, whose sink has a label."""
+    drawn = p | _read(servers, source, folder / HISTORY) | dm.Map(_draw)
+    _ = drawn | label >> dm.io.WriteKafka(target, bootstrap_servers=servers, schema=ROWS, marks=marks)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run the stream."""
-    servers, source, target, folder, step, marks = arguments
+    servers, source, target, folder, step, marks, label = arguments
     _Producer.step, _Producer.crash = step, _Crash(step)
     confluent_kafka.Producer = _Producer  # type: ignore[misc]
     faults.arm(_Producer.crash)
     rows = _ROWS_PER_BATCH if step in STEPS else _ROWS_FOLLOWED
     runner = dm.LocalRunner(checkpoint=Path(folder, "checkpoint"), max_rows_per_batch=rows)
     p = dm.Pipeline(runner=runner)
-    drawn = p | _read(servers, source, Path(folder, HISTORY)) | dm.Map(_draw)
-    options: dict[str, Any] = {"schema": ROWS, "marks": marks}
-    _ = drawn | "out" >> dm.io.WriteKafka(target, bootstrap_servers=servers, **options)
+    build_job(p, servers, source, target, Path(folder), marks, label)
     (p.run() if step == "follow" else p.run(until="drained")).wait_until_finish()
 
 
