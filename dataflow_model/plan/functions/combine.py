@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import attrs
@@ -256,19 +257,8 @@ def check_combine_fn(combiner: CombineFn[Any, Any, Any], *, further: bool = Fals
         check_method(combiner, name, ())
 
 
-class GroupFn(CombineFn[Any, list[Any], list[Any]]):
-    """The combiner of a plain grouping: a pane's value is the list of its elements, in order of arrival.
-
-    Args:
-        inputs: if the elements say by its index from which of several inputs they are, the names of the inputs.
-    """
-
-    def __init__(self, inputs: Sequence[str] = ()) -> None:
-        self.inputs = tuple(inputs)
-
-    def named_parts(self) -> Sequence[tuple[str, str]]:
-        """Return the inputs."""
-        return [("", f"input {name}") for name in self.inputs]
+class ListFn(CombineFn[Any, list[Any], list[Any]]):
+    """A combiner whose output is the list of its inputs, in order of arrival."""
 
     def create_accumulator(self) -> list[Any]:
         """Return an empty list."""
@@ -281,11 +271,23 @@ class GroupFn(CombineFn[Any, list[Any], list[Any]]):
 
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
         """Concatenate the lists."""
-        merged: list[Any] = []
-        for accumulator in accumulators:
-            merged.extend(accumulator)
-        return merged
+        return list(itertools.chain.from_iterable(accumulators))
 
     def extract_output(self, accumulator: list[Any]) -> list[Any]:
         """Return a copy, so that a pane does not grow after it has been emitted."""
         return list(accumulator)
+
+
+class GroupFn(ListFn):
+    """The combiner of a plain grouping: a pane's value is the list of its elements, in order of arrival.
+
+    Args:
+        inputs: if the elements say by its index from which of several inputs they are, the names of the inputs.
+    """
+
+    def __init__(self, inputs: Sequence[str] = ()) -> None:
+        self.inputs = tuple(inputs)
+
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """Return the inputs."""
+        return [("", f"input {name}") for name in self.inputs]

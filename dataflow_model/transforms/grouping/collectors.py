@@ -10,6 +10,7 @@ import attrs
 
 from dataflow_model.arguments import EXTRA, calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
+from dataflow_model.plan.functions.combine import ListFn
 from dataflow_model.plan.functions.dofn import FlatMapFn, UnlessRetractedFn
 from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.plan.names.spellings import with_spellings
@@ -128,7 +129,7 @@ def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> 
 
 
 @attrs.frozen
-class ToList(Combiner[Any, list[Any], list[Any]]):
+class ToList(ListFn, Combiner[Any, list[Any], list[Any]]):
     """Keep all elements in a list, in the order of arrival.
 
     If elements may be retracted, equal ones are next to each other.
@@ -139,23 +140,6 @@ class ToList(Combiner[Any, list[Any], list[Any]]):
         >>> ToList().extract_output(ToList().merge_accumulators([[1], [2]]))
         [1, 2]
     """
-
-    def create_accumulator(self) -> list[Any]:
-        """Return an empty list."""
-        return []
-
-    def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
-        """Append."""
-        accumulator.append(element)
-        return accumulator
-
-    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        """Concatenate."""
-        return [element for accumulator in accumulators for element in accumulator]
-
-    def extract_output(self, accumulator: list[Any]) -> list[Any]:
-        """Return a copy, so that a pane does not change after it is emitted."""
-        return list(accumulator)
 
     def output_type(self, value_type: Any) -> Any:
         """Return a list of the inputs' type."""
