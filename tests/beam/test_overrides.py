@@ -64,8 +64,9 @@ def placed(runner: Any, options: list[str], fns: list[Any]) -> list[Any]:
         [window.SlidingWindows(6, 2, 1), window.FixedWindows(4)],
         [window.SlidingWindows(6, 4), window.GlobalWindows()],
         [window.SlidingWindows(2, 5), window.SlidingWindows(4, 2)],
+        [window.Sessions(2.5)],
     ],
-    ids=["fixed", "sliding, then fixed", "sliding, then global", "with gaps, then sliding"],
+    ids=["fixed", "sliding, then fixed", "sliding, then global", "with gaps, then sliding", "sessions"],
 )
 def test_elements_leave_the_override_as_they_leave_beams_window_into(fns: list[Any]) -> None:
     ours = placed(LocalRunner(), [], fns)

@@ -26,7 +26,7 @@ def assigner_of(fn: Any) -> Callable[[int], tuple[Any, ...]] | None:
         fn: a window function of Beam's.
 
     Returns:
-        The function; `None` unless `fn` has fixed, sliding or global windows.
+        The function; `None` unless `fn` has fixed, sliding, session or global windows.
 
     Example:
         >>> assign = assigner_of(window.FixedWindows(10, offset=3))
@@ -41,7 +41,14 @@ def assigner_of(fn: Any) -> Callable[[int], tuple[Any, ...]] | None:
         return _Intervals(fn.size.micros, fn.size.micros, fn.offset.micros).assign
     if kind is window.SlidingWindows:
         return _Intervals(fn.size.micros, fn.period.micros, fn.offset.micros).assign
+    if kind is window.Sessions:
+        gap = fn.gap_size.micros
+        return lambda micros: (_interval(micros, micros + gap),)
     return None
+
+
+def _interval(start: int, end: int) -> Any:
+    return window.IntervalWindow(Timestamp(micros=start), Timestamp(micros=end))
 
 
 class _Intervals:
@@ -65,6 +72,4 @@ class _Intervals:
 
     def _windows(self, latest: int, count: int) -> tuple[Any, ...]:
         starts = range(latest, latest - count * self._period, -self._period)
-        return tuple(
-            window.IntervalWindow(Timestamp(micros=start), Timestamp(micros=start + self._size)) for start in starts
-        )
+        return tuple(_interval(start, start + self._size) for start in starts)

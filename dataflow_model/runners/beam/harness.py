@@ -30,6 +30,7 @@ from apache_beam.utils.windowed_value import create
 from dataflow_model.runners.beam.assigning import WINDOW_INTO, assigner_of
 from dataflow_model.runners.beam.counted import note
 from dataflow_model.runners.beam.kernels import COMBINE_EARLY, combiner_of, reduced
+from dataflow_model.runners.beam.side_windows import remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -210,6 +211,7 @@ class Operations:
         self._counters = counters.CounterFactory()
         self._sampler = statesampler.StateSampler(spec.label, self._counters)
         self._descriptor = beam_fn_api_pb2.ProcessBundleDescriptor.FromString(spec.descriptor)
+        remember(self._descriptor, spec.sides)
         self._factory = bundle_processor.BeamTransformFactory(
             frozenset(), self._descriptor, None, self._counters, self._sampler, self.sides, None
         )
