@@ -116,6 +116,7 @@ INTO: dict[str, Callable[[], Any]] = {
     "global": lambda: beam.WindowInto(window.GlobalWindows()),
     "fixed": lambda: beam.WindowInto(window.FixedWindows(10)),
     "sliding": lambda: beam.WindowInto(window.SlidingWindows(10, 4)),
+    "with gaps": lambda: beam.WindowInto(window.SlidingWindows(2, 5)),
     "sessions": lambda: beam.WindowInto(window.Sessions(3)),
     "earliest": lambda: beam.WindowInto(
         window.FixedWindows(10), timestamp_combiner=window.TimestampCombiner.OUTPUT_AT_EARLIEST
@@ -145,7 +146,7 @@ def timed_pairs(draw: st.DrawFn) -> list[tuple[int, Any, int]]:
     return draw(st.lists(st.tuples(st.integers(0, 2), values, st.integers(0, 25)), min_size=1, max_size=25))
 
 
-@share_of_examples(0.75)
+@share_of_examples(0.25)
 @given(timed_pairs(), st.sampled_from(sorted(PARTS)), st.sampled_from(sorted(INTO)))
 @example([(0, 2**62, 1), (0, 2**62, 2), (0, 2**62, 3)], "sum", "fixed")
 @example([(0, float("nan"), 1), (0, 1.0, 2), (1, 1.0, 1), (1, float("nan"), 2)], "min", "sessions")
@@ -154,6 +155,7 @@ def timed_pairs(draw: st.DrawFn) -> list[tuple[int, Any, int]]:
 @example([(0, "a", 1), (0, "b", 2)], "max", "fixed")
 @example([(0, None, 1)], "min", "sessions")
 @example([(0, None, 1)], "count", "sliding")
+@example([(0, 1, 1), (0, 1, 2), (0, 1, 3), (0, 1, 5)], "sum", "with gaps")
 @example([(0, 2**53 + 1, 1), (0, 2**53, 2)], "mean", "sessions")
 def test_combined_values_are_those_of_beams_combiners(elements: list[Any], part: str, into: str) -> None:
     ours = combined(LocalRunner(), [], elements, part, into)

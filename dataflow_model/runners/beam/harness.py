@@ -168,7 +168,9 @@ class _CombineEarly(operations.Operation):  # type: ignore[misc]
     def _pass_on(self) -> None:
         [receiver] = self.receivers
         for windows, results in self._by_windows.items():
-            end = windows[0].max_timestamp().micros
+            if not windows:
+                continue
+            end = min(window.max_timestamp().micros for window in windows)  # so that it is late for none of them
             for pair in results.items():
                 receiver.receive(create(pair, end, windows))
         self._empty()
