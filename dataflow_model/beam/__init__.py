@@ -17,16 +17,16 @@ from dataflow_model.plan.names.spellings import unknown as _unknown
 if TYPE_CHECKING:
     from dataflow_model.beam.applying import Apply
     from dataflow_model.beam.native import Native, Read, Write
-    from dataflow_model.runners.beam.runner import LocalRunner, SparkRunner
+    from dataflow_model.beam.runners import LocalRunner, SparkRunner
 
 __all__ = ["Apply", "LocalRunner", "Native", "Read", "SparkRunner", "Write"]
 
 _MODULES: Final = {
     "Apply": "dataflow_model.beam.applying",
-    "LocalRunner": "dataflow_model.runners.beam.runner",
+    "LocalRunner": "dataflow_model.beam.runners",
     "Native": "dataflow_model.beam.native",
     "Read": "dataflow_model.beam.native",
-    "SparkRunner": "dataflow_model.runners.beam.runner",
+    "SparkRunner": "dataflow_model.beam.runners",
     "Write": "dataflow_model.beam.native",
 }
 

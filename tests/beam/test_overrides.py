@@ -5,6 +5,12 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import tempfile
+import zlib
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
 
 import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
@@ -213,3 +220,89 @@ def test_early_and_accumulated_panes_of_kernels_are_those_of_beams_combiners() -
         panes.append(sorted(map(repr, Noting.seen)))
     assert panes[0] == panes[1]
     assert len(panes[0]) == 10
+
+
+LINES = (b"", b"to be", b"or not", b" to\tbe ", b"\r", b"a\rb", b"\xc3\xa4", b"\x00", b"'\"", b"x" * 100)
+texts = st.tuples(
+    st.lists(st.tuples(st.sampled_from(LINES), st.sampled_from([b"\n", b"\r\n"])), max_size=8),
+    st.sampled_from([b"", b"the end", b"\r"]),
+).map(lambda parts: b"".join(line + end for line, end in parts[0]) + parts[1])
+PACKERS: dict[str, Callable[[bytes], bytes]] = {".txt": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
+
+
+def lines_read(runner: Any, options: list[str], read: Any) -> list[Any]:
+    Noting.seen.clear()
+    with beam.Pipeline(runner=runner, options=PipelineOptions(options)) as pipeline:
+        _ = pipeline | read | "note" >> beam.ParDo(Noting())
+    return sorted(Noting.seen)
+
+
+@share_of_examples(0.5)
+@given(texts, st.integers(0, 3), st.sampled_from(sorted(PACKERS)))
+@example(b"a\r", 0, ".txt")
+@example(b"a\r", 0, ".gz")
+def test_lines_are_those_that_beam_reads(data: bytes, skipped: int, kind: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(2):
+            Path(folder, f"_{number}{kind}").write_bytes(PACKERS[kind](data))
+        read = partial(beam.io.ReadFromText, f"{folder}/_*{kind}", skip_header_lines=skipped)
+        assert is_replaced(read())
+        ours = lines_read(LocalRunner(), [], read())
+        assert ours == lines_read(FnApiRunner(), [], read())
+
+
+def is_replaced(read: Any, options: tuple[str, ...] = ()) -> bool:
+    """Return whether a transform is applied as one of this package."""
+    pipeline = beam.Pipeline(runner=LocalRunner(), options=PipelineOptions(list(options)))
+    _ = pipeline | "lines" >> read
+    names = [transform.unique_name for transform in pipeline.to_runner_api().components.transforms.values()]
+    return "lines/read" in names
+
+
+class Shouting(beam.coders.StrUtf8Coder):  # type: ignore[misc]
+    def decode(self, value: bytes) -> str:
+        return str(super().decode(value)).upper()
+
+
+def test_a_text_that_this_package_would_read_otherwise_is_read_by_beam(tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").write_text("to be\nor not\n")
+    (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbfto be\n")
+    (tmp_path / "packed.deflate").write_bytes(zlib.compress(b"to be\n"))
+    (tmp_path / "packed.txt").write_bytes(gzip.compress(b"to be\n"))
+    (tmp_path / "odd[1].txt").write_text("to be\n")
+    plain = str(tmp_path / "plain.txt")
+    assert is_replaced(beam.io.ReadFromText(plain))
+    assert not is_replaced(beam.io.ReadFromText(plain), ("--dm_without_override=ReadFromText",))
+    for read in (
+        beam.io.ReadFromText(plain, strip_trailing_newlines=False),
+        beam.io.ReadFromText(plain, coder=Shouting()),
+        beam.io.ReadFromText(plain, delimiter=b" "),
+        beam.io.ReadFromText(plain, escapechar=b"\\"),
+        beam.io.ReadFromText(str(tmp_path / "nothing*"), validate=False),
+        beam.io.ReadFromText(str(tmp_path / "packed.txt"), compression_type=CompressionTypes.GZIP),
+        beam.io.ReadFromText(str(tmp_path / "packed.deflate")),
+        beam.io.ReadFromText(str(tmp_path / "marked.txt")),
+        beam.io.ReadFromText(str(tmp_path / "odd*.txt")),
+    ):
+        assert not is_replaced(read)
+
+
+def test_the_lines_are_text_for_the_type_checks_behind_them(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("to be\n")
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    lines = pipeline | beam.io.ReadFromText(str(tmp_path / "a.txt"))
+    assert lines.element_type is str
+
+
+@pytest.mark.parametrize("host", [{"workers": 2}, {"checkpoint": "checkpoint"}], ids=str)
+def test_text_is_read_by_the_override_on_other_hosts_in_process(host: dict[str, Any], tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(f"to be {number}\nor not\n")
+    if "checkpoint" in host:
+        host = {"checkpoint": tmp_path / "checkpoint"}
+    with beam.Pipeline(runner=LocalRunner(**host)) as pipeline:
+        words = pipeline | beam.io.ReadFromText(f"{tmp_path}/*.txt") | beam.FlatMap(str.split)
+        counts = words | beam.combiners.Count.PerElement() | beam.MapTuple(lambda word, count: f"{word} {count}")
+        _ = counts | beam.io.WriteToText(f"{tmp_path}/out")
+    [out] = tmp_path.glob("out-*")
+    assert sorted(out.read_text().splitlines()) == ["0 1", "1 1", "2 1", "be 3", "not 3", "or 3", "to 3"]

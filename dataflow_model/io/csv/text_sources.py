@@ -245,7 +245,10 @@ class TextSource(LinesOfRows):
         del path
 
         def parse(data: bytes) -> pa.Table:
-            lines = [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")]
+            *lines, last = data.split(b"\n")
+            lines = [line.removesuffix(b"\r") for line in lines]
+            if last:  # a file may end without a line end
+                lines.append(last)
             return pa.table([pa.array(lines, pa.binary()).cast(pa.string())], schema=LINES)
 
         def explain(data: bytes, problem: str) -> str:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners import pipeline_context
 from apache_beam.transforms import core
@@ -18,7 +19,7 @@ from dataflow_model.runners.beam.assigning import WINDOW_INTO, assigner_of
 from dataflow_model.runners.beam.kernels import COMBINE_ELEMENTS, combiner_of, reduced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class Override(enum.StrEnum):
@@ -26,6 +27,34 @@ class Override(enum.StrEnum):
 
     WINDOW_INTO = "WindowInto"
     COMBINE_PER_KEY = "CombinePerKey"
+    READ_FROM_TEXT = "ReadFromText"
+    READ_FROM_KAFKA = "ReadFromKafka"
+    WRITE_TO_KAFKA = "WriteToKafka"
+    MANAGED_KAFKA = "managed.kafka"
+
+
+@attrs.frozen
+class Replacement:
+    """What replaces the transforms of a class while a pipeline is built.
+
+    Attributes:
+        override: its name.
+        make: returns what runs in place of a transform with a label, given both; `None` if Beam's own is to run. It
+            raises `UnsupportedOnRunner` for an argument that it does not support, where Beam's own cannot run either.
+    """
+
+    override: Override
+    make: Callable[[Any, str], Any]
+
+
+REPLACEMENTS: Final[dict[str, Replacement]] = {}
+"""The replacements by the full names of classes; `dataflow_model.beam` adds those that need more than runners know."""
+
+
+def replacement_of(transform: Any) -> Replacement | None:
+    """Return what may replace a transform; `None` for one of a class without replacement, or of a subclass."""
+    kind = type(transform)
+    return REPLACEMENTS.get(f"{kind.__module__}.{kind.__qualname__}")
 
 
 def all_but(names: Iterable[str]) -> frozenset[Override]:
@@ -38,8 +67,8 @@ def all_but(names: Iterable[str]) -> frozenset[Override]:
         InvalidArgument: for a name that is not one of an override.
 
     Example:
-        >>> all_but(["WindowInto"])
-        frozenset()
+        >>> Override.WINDOW_INTO in all_but(["WindowInto"])
+        False
     """
     known = {override.value: override for override in Override}
     for name in names:

@@ -18,7 +18,7 @@ from dataflow_model.runners.beam import running
 from dataflow_model.runners.beam.labelled import with_percentiles, with_retractions
 from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
-from dataflow_model.runners.beam.overrides import all_but, apply_to
+from dataflow_model.runners.beam.overrides import all_but, apply_to, replacement_of
 from dataflow_model.runners.beam.packages import NO_PACKAGES, packages_of
 from dataflow_model.runners.beam.requirements import check, check_bounded, check_sides_of_state
 from dataflow_model.runners.beam.result import BeamResult
@@ -76,6 +76,22 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         """Return the environment of functions, which is this Python."""
         del options
         return environments.EmbeddedPythonEnvironment.default()
+
+    def apply(self, transform: Any, input: Any, options: Any) -> Any:  # noqa: A002 - Beam's name
+        """Apply a transform to an input, or what runs in its place; that is decided here, before Beam expands it.
+
+        Raises:
+            UnsupportedOnRunner: for a transform of another SDK with an argument that its replacement does not support.
+        """
+        known = replacement_of(transform)
+        if known is None or known.override not in all_but(options.view_as(DataflowModelOptions).dm_without_override):
+            return super().apply(transform, input, options)
+        applied = input.pipeline.transforms_stack[-1]
+        ours = known.make(transform, applied.full_label)
+        if ours is None:
+            return super().apply(transform, input, options)
+        applied.transform = ours  # one of another SDK would be asked for its expansion otherwise
+        return ours.expand(input)
 
     def run_portable_pipeline(self, pipeline: Any, options: Any) -> BeamResult:
         """Start a run, and return its result at once.
