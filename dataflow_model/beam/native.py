@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+import itertools
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import apache_beam as beam
 import attrs
@@ -25,19 +26,17 @@ from dataflow_model.transforms.pipelines.pipeline import Pipeline
 from dataflow_model.transforms.pipelines.ptransform import PTransform
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dataflow_model.plan.logical.strategy import WindowingStrategy
-
-    _Collection: TypeAlias = tuple[Ref, WindowingStrategy]
 
 
 class Native(beam.PTransform):  # type: ignore[misc] # Beam ships no types that mypy takes
     """Apply a transform of this package in a pipeline of Beam's that a runner in `dataflow_model.beam` runs.
 
-    It takes a collection, or the beginning of the pipeline, and returns what the transform returns: a collection, a
-    tuple or dict of several, or nothing. The engine runs it as in a pipeline of this package, with no code of Beam's:
-    a hot part of a pipeline can be rewritten by itself.
+    It takes what the transform takes, a collection, a tuple or dict of several or the pipeline, and returns what the
+    transform returns: one collection, several by tag or position, or nothing. The engine runs it as in a pipeline of
+    this package, with no code of Beam's: a hot part of a pipeline can be rewritten by itself.
 
     Args:
         transform: the transform.
@@ -57,7 +56,7 @@ class Native(beam.PTransform):  # type: ignore[misc] # Beam ships no types that 
         ('UA', 9)
     """
 
-    input_kinds: ClassVar[tuple[str, ...]] = ("pipeline", "collection", "any")
+    input_kinds: ClassVar[tuple[str, ...]] = ("pipeline", "collection", "collections", "any")
     """The kinds of inputs of transforms that it takes."""
 
     def __init__(self, transform: PTransform[Any, Any]) -> None:
@@ -70,7 +69,7 @@ class Native(beam.PTransform):  # type: ignore[misc] # Beam ships no types that 
             )
         if transform.input_kind not in self.input_kinds:
             raise InvalidType(
-                f"{name} takes a transform of {_KINDS[self.input_kinds[0]]}, got {transform!r}",
+                f"{name} takes a transform that is applied to {_KINDS[self.input_kinds[0]]}, got {transform!r}",
                 hint="use dataflow_model.beam.Native for other transforms",
             )
         self.transform = transform
@@ -81,19 +80,27 @@ class Native(beam.PTransform):  # type: ignore[misc] # Beam ships no types that 
 
     def expand(self, pvalueish: Any) -> Any:
         """Add the transform."""
-        if not isinstance(pvalueish.pipeline.runner, BeamRunner):
+        is_begin = isinstance(pvalueish, pvalue.PBegin)
+        members: list[Any] = []
+        mapped(pvalueish, members.append)
+        pipeline = members[0].pipeline
+        if not isinstance(pipeline.runner, BeamRunner):
             raise UnsupportedOnRunner(
-                f"{self.label!r} is a transform of dataflow_model, which {type(pvalueish.pipeline.runner).__name__} "
-                "cannot run",
+                f"{self.label!r} is a transform of dataflow_model, which {type(pipeline.runner).__name__} cannot run",
                 hint="run the pipeline with dataflow_model.beam.LocalRunner or SparkRunner, or use a transform of "
                 "Beam's here",
             )
-        is_begin = isinstance(pvalueish, pvalue.PBegin)
-        given = None if is_begin else (Ref("input"), strategy_of_windowing(pvalueish.windowing, self.label))
-        applied = _Applied(self.transform, self.label, given, is_bounded=is_begin or pvalueish.is_bounded)
-        outputs = iter((pvalueish,) | "native" >> _NativePart(self.transform, applied.outputs))
+        numbers = itertools.count()
+        shape = None if is_begin else mapped(pvalueish, lambda _: next(numbers))
+        given = [] if is_begin else [self._given(number, pcoll) for number, pcoll in enumerate(members)]
+        applied = _Applied(self.transform, self.label, shape, given)
+        outputs = iter(tuple(members) | "native" >> _NativePart(self.transform, shape, applied.outputs))
         result = mapped(applied.result, lambda _: next(outputs))
-        return pvalue.PDone(pvalueish.pipeline) if result is None else result
+        return pvalue.PDone(pipeline) if result is None else result
+
+    def _given(self, number: int, pcoll: Any) -> _Given:
+        strategy = strategy_of_windowing(pcoll.windowing, self.label)
+        return _Given(Ref(f"input {number}"), strategy, bool(pcoll.is_bounded))
 
 
 class Read(Native):
@@ -144,20 +151,42 @@ class Write(Native):
     input_kinds = ("collection",)
 
 
-_KINDS: Final = {"pipeline": "the beginning of a pipeline", "collection": "a collection"}
+_KINDS: Final = {"pipeline": "a pipeline", "collection": "a collection"}
 _EXAMPLES: Final = {"Native": "dm.Sum.per_key()", "Read": "dm.io.ReadParquet(…)", "Write": "dm.io.WriteParquet(…)"}
 
 
-class _NativePart(OwnPart):
-    """What a `Native` adds to a plan."""
+@attrs.frozen
+class _Given:
+    """A collection of Beam's to which a transform of ours is applied.
 
-    def __init__(self, transform: PTransform[Any, Any], outputs: tuple[OwnOutput, ...]) -> None:
+    Attributes:
+        ref: its address in the plan.
+        strategy: its windowing strategy.
+        is_bounded: whether it ends.
+    """
+
+    ref: Ref
+    strategy: WindowingStrategy
+    is_bounded: bool = True
+
+
+class _NativePart(OwnPart):
+    """What a `Native` adds to a plan.
+
+    Args:
+        transform: the transform of ours.
+        shape: the input of the `Native`, with the number of each collection in its place.
+        outputs: its outputs.
+    """
+
+    def __init__(self, transform: PTransform[Any, Any], shape: Any, outputs: tuple[OwnOutput, ...]) -> None:
         super().__init__(outputs)
-        self.transform = transform
+        self.transform, self.shape = transform, shape
 
     def added(self, label: str, inputs: Mapping[str, tuple[Ref, WindowingStrategy]]) -> Added:
         """Return the nodes of the transform, whose label is that of the `Native` around this part."""
-        applied = _Applied(self.transform, label.rpartition("/")[0], next(iter(inputs.values()), None))
+        given = [_Given(*inputs[str(number)]) for number in range(len(inputs))]
+        applied = _Applied(self.transform, label.rpartition("/")[0], self.shape, given)
         refs = {str(number): pcoll.ref for number, pcoll in enumerate(applied.collections)}
         return Added(applied.nodes, applied.plan.strategies, refs)
 
@@ -168,12 +197,12 @@ class _Applied:
     Args:
         transform: the transform.
         label: its label.
-        given: the collection that it reads, with its strategy; `None` at the beginning of a pipeline.
-        is_bounded: whether that collection ends.
+        shape: its input, with the number of each collection in its place; `None` at the beginning of a pipeline.
+        given: the collections.
 
     Attributes:
         plan: the plan of that pipeline.
-        nodes: its nodes, without the one that stands for the collection.
+        nodes: its nodes, without those that stand for the collections.
         collections: the outputs.
         result: what the transform returns, as Beam's transforms do: a dict for tagged outputs.
 
@@ -181,21 +210,17 @@ class _Applied:
         InvalidType: for a transform that returns something besides collections.
     """
 
-    def __init__(
-        self, transform: PTransform[Any, Any], label: str, given: _Collection | None, *, is_bounded: bool = True
-    ) -> None:
+    def __init__(self, transform: PTransform[Any, Any], label: str, shape: Any, given: Sequence[_Given]) -> None:
         pipeline = Pipeline()
-        value: Any = PBegin(pipeline)
-        if given is not None:
-            ref, strategy = given
-            tags = () if ref.tag == MAIN else (ref.tag,)
-            pipeline.add(
-                nodes.Read(label=ref.label, source=_GivenSource((), None, is_bounded), tags=tags), strategy=strategy
-            )
-            value = PCollection(pipeline, ref, Any, strategy)
+        for one in {one.ref: one for one in given}.values():
+            tags = () if one.ref.tag == MAIN else (one.ref.tag,)
+            source = _GivenSource((), None, one.is_bounded)
+            pipeline.add(nodes.Read(label=one.ref.label, source=source, tags=tags), strategy=one.strategy)
+        inputs = [PCollection(pipeline, one.ref, Any, one.strategy) for one in given]
+        value = PBegin(pipeline) if shape is None else mapped(shape, lambda number: inputs[number])
         result = pipeline.apply(transform, value, label)
         self.plan = pipeline.plan()
-        self.nodes = self.plan.nodes if given is None else self.plan.nodes[1:]
+        self.nodes = tuple(node for node in self.plan.nodes if not _stands_for(node))
         self.collections: list[PCollection] = []
         self.result = dict(result.items()) if isinstance(result, OutputTuple) else result
         mapped(self.result, lambda part: self._note(part, label))
@@ -219,3 +244,8 @@ class _GivenSource(ElementsSource):
     """Stands for a collection of Beam's while a transform is applied to it."""
 
     is_bounded: bool = True
+
+
+def _stands_for(node: nodes.Node) -> bool:
+    """Return whether a node stands for a collection of Beam's."""
+    return isinstance(node, nodes.Read) and isinstance(node.source, _GivenSource)

@@ -99,7 +99,7 @@ def test_another_runner_is_rejected_when_a_transform_of_ours_is_applied(transfor
 def test_what_is_no_source_or_sink_of_ours_is_rejected_with_the_way_out() -> None:
     with pytest.raises(dm.InvalidType, match=r"(?s)Read takes a transform of this package.*Read\(dm\.io\.ReadParquet"):
         Read(beam.Create([1]))
-    with pytest.raises(dm.InvalidType, match=r"(?s)Write takes a transform of a collection.*beam\.Native"):
+    with pytest.raises(dm.InvalidType, match=r"(?s)Write takes a transform that is applied to a coll.*beam\.Native"):
         Write(dm.Create([1]))
     with pytest.raises(dm.InvalidType, match="Native takes a transform of this package"):
         Native(dm.Sum())  # type: ignore[arg-type]
@@ -129,6 +129,18 @@ def test_the_tagged_outputs_of_ours_are_a_dict() -> None:
         _ = outputs[tag] | tag >> Write(dm.io.Collect())
     result = pipeline.run()
     assert (sorted(collected(result, "odd")), collected(result, "even")) == ([1, 3], [2])
+
+
+def test_a_transform_of_ours_joins_several_collections_of_beams() -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    left = pipeline | "left" >> beam.Create([("a", 1), ("b", 2)])
+    right = pipeline | "right" >> beam.Create([("a", "x")])
+    _ = (left, right) | "join" >> Native(dm.Join.left()) | "joined" >> Write(dm.io.Collect())
+    both = {"l": left, "again": left} | "both" >> Native(dm.CoGroupByKey())
+    _ = both | beam.MapTuple(lambda key, values: (key, dict(values))) | "grouped" >> Write(dm.io.Collect())
+    result = pipeline.run()
+    assert sorted(collected(result, "joined")) == [("a", (1, "x")), ("b", (2, None))]
+    assert sorted(collected(result, "grouped")) == [("a", {"l": [1], "again": [1]}), ("b", {"l": [2], "again": [2]})]
 
 
 def at_its_number(pair: tuple[str, int]) -> Any:
