@@ -20,7 +20,7 @@ from dataflow_model.runners.beam.lowering import lower_part
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but
 from dataflow_model.runners.beam.overrides import apply_to as apply_overrides
-from dataflow_model.runners.beam.own_parts import Added, OwnOutput, OwnPart
+from dataflow_model.runners.beam.own.parts import Added, OwnOutput, OwnPart
 from dataflow_model.runners.beam.requirements import check
 from dataflow_model.runners.beam.runner import LocalRunner, described
 from dataflow_model.runners.beam.stages import StageRun

@@ -19,7 +19,7 @@ from dataflow_model.plan.checks.all_checks import unbounded_collections
 from dataflow_model.plan.endpoints.program_sources import ElementsSource
 from dataflow_model.plan.logical import nodes
 from dataflow_model.plan.logical.nodes import MAIN, Ref
-from dataflow_model.runners.beam.own_parts import Added, OwnOutput, OwnPart
+from dataflow_model.runners.beam.own.parts import Added, OwnOutput, OwnPart
 from dataflow_model.runners.beam.runner import BeamRunner
 from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PBegin, PCollection
 from dataflow_model.transforms.pipelines.pipeline import Pipeline

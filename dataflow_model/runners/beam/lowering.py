@@ -28,9 +28,10 @@ from dataflow_model.plan.logical.nodes import (
     Reshuffle,
     SideInput,
 )
-from dataflow_model.runners.beam import kernels, own_parts, phases
+from dataflow_model.runners.beam import kernels, phases
 from dataflow_model.runners.beam.harness import Counting, StageSpec, function_of, is_urn_of_functions, key_coder
 from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, combiner_of, reduced
+from dataflow_model.runners.beam.own.parts import part_of
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
 from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.scripts import scripts_of
@@ -198,7 +199,7 @@ class _Lowering:
         label = transform.unique_name
         [output] = list(transform.outputs.values())[:1] or [""]
         match transform.spec.urn:
-            case own_parts.URN:
+            case phases.OWN_PART:
                 self._own(label, transform)
             case phases.IMPULSE:
                 self._add(Read(label=label, source=ElementsSource((b"",))), {MAIN: output})
@@ -219,9 +220,7 @@ class _Lowering:
     def _own(self, label: str, transform: Any) -> None:
         """Add what a part of ours adds."""
         refs = {tag: self._refs[pcoll] for tag, pcoll in transform.inputs.items()}
-        added = own_parts.part_of(transform).added(
-            label, {tag: (ref, self._strategies[ref]) for tag, ref in refs.items()}
-        )
+        added = part_of(transform).added(label, {tag: (ref, self._strategies[ref]) for tag, ref in refs.items()})
         self._nodes += added.nodes
         self._strategies.update(added.strategies)
         self._refs.update({transform.outputs[tag]: ref for tag, ref in added.outputs.items()})

@@ -16,7 +16,7 @@ from apache_beam.utils import proto_utils
 
 from dataflow_model.runners.beam.harness import function_of, is_urn_of_functions, never_ends
 from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, COMBINE_RESULTS
-from dataflow_model.runners.beam.own_parts import URN as OWN_PART
+from dataflow_model.runners.beam.own.parts import URN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +32,7 @@ COMBINE: Final[str] = common_urns.composites.COMBINE_PER_KEY.urn
 _PROCESS: Final[str] = common_urns.sdf_components.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn
 NOTHING: Final = "dataflow_model:nothing:v1"
 """A `Flatten` without inputs."""
+OWN_PART: Final = URN
 _COMBINED: Final = frozenset({COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS})
 OURS: Final = frozenset({OWN_PART, NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE}) | _COMBINED
 """The kinds of transforms that are nodes of a plan; Beam's operations run the others."""
