@@ -471,11 +471,6 @@ def key_coder(coder: Any) -> Any:
     return coder.key_coder() if coder.is_kv_coder() else core.coders.FastPrimitivesCoder()
 
 
-def is_splittable(urn: str) -> bool:
-    """Return whether a transform of this kind is a part of a splittable function."""
-    return urn != _PAR_DO and is_urn_of_functions(urn)
-
-
 def is_urn_of_functions(urn: str) -> bool:
     """Return whether a transform of this kind runs a `DoFn`.
 

@@ -1,4 +1,4 @@
-"""Parts of this package in pipelines of Beam's, of which the lowering knows only what they add to a plan.
+"""What Beam's pipelines get from this package: its own transforms as parts of them, and options by label.
 
-Begin with `parts`; `dataflow_model.beam` defines the kinds of parts.
+Begin with `parts`, of which the lowering knows only what they add to a plan; `dataflow_model.beam` defines their kinds.
 """

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_fn_api_pb2
 
 from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
 from dataflow_model.plan.checks.retractions import check_retractions
+from dataflow_model.plan.functions.windowed import ForeignFn
 from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo
 from dataflow_model.plan.logical.retracted import retracted_collections
-from dataflow_model.runners.beam.harness import is_splittable, is_urn_of_functions
-from dataflow_model.runners.beam.stages import OfStage
-from dataflow_model.runners.beam.stateful import StatefulStageFn
 from dataflow_model.triggers import AfterEach, AfterWatermark, DefaultTrigger
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
@@ -25,6 +24,17 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.plan.logical.strategy import WindowingStrategy
+
+_SDF: Final = common_urns.sdf_components
+_SPLITTABLE: Final = frozenset(
+    {
+        _SDF.PAIR_WITH_RESTRICTION.urn,
+        _SDF.SPLIT_AND_SIZE_RESTRICTIONS.urn,
+        _SDF.TRUNCATE_SIZED_RESTRICTION.urn,
+        _SDF.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn,
+    }
+)
+"""The parts of splittable functions."""
 
 
 def with_percentiles(plan: Plan, settings: Iterable[str]) -> Plan:
@@ -135,25 +145,34 @@ def _check_readers(plan: Plan, retractable: tuple[str, ...]) -> None:
         for side in node.side_inputs:
             if side.ref in retracted:
                 raise _refused(node.label, f"reads {side.ref.label!r} as a side input", retracted[side.ref].label)
-        if node.input in retracted and isinstance(node.fn, OfStage):
-            reason = _why_not(node.fn, retractable)
+        if node.input in retracted and isinstance(node.fn, ForeignFn):
+            reason = _why_not(vars(node.fn)["spec"], retractable)
             if reason is not None:
                 raise _refused(*reason, retracted[node.input].label)
 
 
-def _why_not(fn: OfStage, retractable: tuple[str, ...]) -> tuple[str, str] | None:
-    """Return the function of a stage that cannot run on retractions, and why; `None` if all can."""
-    if isinstance(fn, StatefulStageFn):
-        return str(fn.spec.stateful), "has state or timers"
-    descriptor = beam_fn_api_pb2.ProcessBundleDescriptor.FromString(fn.spec.descriptor)
+def _why_not(spec: Any, retractable: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return the function of a stage that cannot run on retractions, and why; `None` if all can.
+
+    Args:
+        spec: the `StageSpec` of the stage.
+        retractable: the labels of the functions that are declared to.
+    """
+    if spec.stateful is not None:
+        return str(spec.stateful), "has state or timers"
+    descriptor = beam_fn_api_pb2.ProcessBundleDescriptor.FromString(spec.descriptor)
     read = {pcoll for transform in descriptor.transforms.values() for pcoll in transform.inputs.values()}
     for name, transform in descriptor.transforms.items():
-        if is_splittable(transform.spec.urn):
+        if transform.spec.urn in _SPLITTABLE:
             return name, "is splittable"
-        is_end = read.isdisjoint(transform.outputs.values()) and set(fn.spec.outputs).isdisjoint(
+        is_end = read.isdisjoint(transform.outputs.values()) and set(spec.outputs).isdisjoint(
             transform.outputs.values()
         )
-        if is_end and is_urn_of_functions(transform.spec.urn) and not any(is_under(name, one) for one in retractable):
+        if (
+            is_end
+            and transform.spec.urn == common_urns.primitives.PAR_DO.urn
+            and not any(is_under(name, one) for one in retractable)
+        ):
             return name, "is at the end of the pipeline, where it may write what it is given"
     return None
 
