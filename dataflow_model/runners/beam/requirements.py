@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from apache_beam.internal import pickler
 from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
-from apache_beam.transforms import core, sideinputs
+from apache_beam.transforms import core, sideinputs, util
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
@@ -155,6 +155,14 @@ def _check_sides(label: str, payload: Any) -> None:
             )
 
 
+def _is_batching(payload: Any) -> bool:
+    """Return whether a function is of `GroupIntoBatches` or `BatchElements`.
+
+    They emit all batches at the ends of windows; their timer in processing time only lets them do so before.
+    """
+    return type(function_of(payload)).__module__ == util.__name__
+
+
 def _check_function(label: str, payload: Any, *, has_clock: bool, has_commits: bool) -> None:
     if payload.do_fn.urn not in _FUNCTIONS:
         raise UnsupportedOnRunner(
@@ -167,7 +175,7 @@ def _check_function(label: str, payload: Any, *, has_clock: bool, has_commits: b
             hint="use LocalRunner, or leave out the BundleFinalizerParam",
         )
     domains = {timer.time_domain for timer in payload.timer_family_specs.values()}
-    if beam_runner_api_pb2.TimeDomain.PROCESSING_TIME in domains and not has_clock:
+    if beam_runner_api_pb2.TimeDomain.PROCESSING_TIME in domains and not (has_clock or _is_batching(payload)):
         raise UnsupportedOnRunner(
             f"{label!r} has a timer in processing time, which would never fire: a bounded run in process has no clock",
             hint="use a timer with TimeDomain.WATERMARK, or read from a TestStream that advances the clock",

@@ -126,6 +126,12 @@ def state_with_a_side_input(p: Any) -> Any:
     return pairs | beam.ParDo(AddingUp(), added).with_input_types(tuple[str, int], int)
 
 
+def batches(p: Any) -> Any:
+    pairs = p | beam.Create([("a", 1), ("b", 2), ("a", 3), ("a", 4)])
+    sized = pairs | beam.GroupIntoBatches(2, max_buffering_duration_secs=60)
+    return sized | beam.MapTuple(lambda key, values: (key, len(list(values))))
+
+
 def splittable(p: Any) -> Any:
     return p | beam.Create([3, 2]) | beam.ParDo(Counting()) | beam.combiners.Count.PerElement()
 
@@ -184,6 +190,7 @@ PROGRAMS = (
     side_inputs_by_window,
     one_random_value_for_all_readers,
     state_and_timers,
+    batches,
     splittable,
     splittable_with_side_inputs,
     ends_of_bundles,
