@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-mod
 
 import apache_beam as beam
 
-from dataflow_model.runners.beam.registered import Registered
+from dataflow_model.beam import LocalRunner
 from tests.support.beam import main_program
 
 if TYPE_CHECKING:
@@ -63,8 +62,11 @@ class Unpicklable(beam.coders.Coder):  # type: ignore[misc] # Beam ships no type
 
 
 def test_a_registered_coder_that_cannot_be_sent_is_an_error_before_anything_runs(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner(workers=2))
+    _ = pipeline | beam.Create([1]) | beam.Map(lambda _: (tmp_path / "ran").touch())
     monkeypatch.setattr(beam.coders.registry, "get_custom_type_coder_tuples", lambda *_: [(int, Unpicklable())])
-    with pytest.raises(dm.InvalidType, match=r"(?s)registered with Beam cannot be sent.*of this process.*Hint"):
-        pickle.dumps(Registered("a run"))
+    with pytest.raises(dm.DataflowError, match=r"(?s)registered with Beam cannot be sent.*of this process"):
+        pipeline.run().wait_until_finish()
+    assert not (tmp_path / "ran").exists()
