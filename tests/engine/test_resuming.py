@@ -121,3 +121,20 @@ def test_a_collection_behind_such_work_is_a_side_input_that_changes(runner: dm.L
 def test_several_processes_reject_such_work_before_anything_runs() -> None:
     with pytest.raises(dm.UnsupportedOnRunner, match="'counting' needs splittable functions"):
         dm.LocalRunner(workers=2).run(counting(*ENDS))
+
+
+@pytest.mark.spark
+def test_a_stream_on_spark_goes_on_with_such_work_after_its_input_and_when_it_is_started_again(
+    spark: Any, tmp_path: Path
+) -> None:
+    ends = ("a", 5), ("b", 2)
+    plan = counting(*ends)
+    runner = dm.SparkRunner(spark, mode="streaming", checkpoint=str(tmp_path / "checkpoint"))
+    result = runner.run(plan)
+    while result.watermarks().get("counting", dm.MIN_TIMESTAMP) < dm.event_time(1):
+        assert result.wait_until_finish(0.01) is dm.RunnerState.RUNNING
+    result.stop()
+    for _ in range(2):  # a run that is over stays over
+        result = runner.run(plan)
+        assert result.wait_until_finish() is dm.RunnerState.DONE
+        assert panes_of(result) == sums(*ends)

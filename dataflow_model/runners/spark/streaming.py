@@ -294,17 +294,27 @@ class StreamingResult(StreamResult):
             return None
 
     def _is_last(self) -> bool:
-        """Return whether the micro-batch that ends the input has been committed.
+        """Return whether the micro-batch that ends the run has been committed.
 
         Spark's last report says so; where the session keeps no reports, Spark's logs do.
         """
         progress = self.query.lastProgress
         if progress is None:
             keeps_reports = int(str(self._spark.conf.get(_REPORTS_KEPT, "100"))) >= _LEAST_REPORTS
-            return not keeps_reports and is_end_committed(self._checkpoint.host_part)
+            committed = last_committed(self._checkpoint.host_part)
+            return not keeps_reports and is_end_committed(self._checkpoint.host_part) and self._is_over(committed)
         for source in progress.sources:
             with contextlib.suppress(ValueError):  # the offsets of other sources may be any text
                 offset = own_offset(str(source.endOffset))
                 if offset is not None:
-                    return bool(offset["last"])
+                    return bool(offset["last"]) and self._is_over(int(progress.batchId))
         return False
+
+    def _is_over(self, committed: int | None) -> bool:
+        """Return whether no work is left that outlasts the input, and no micro-batch is being committed.
+
+        Args:
+            committed: the last micro-batch that Spark has committed.
+        """
+        progress = read_progress(self._checkpoint.common_part)
+        return progress.get("moment") is None and progress.get("batch", -1) <= (-1 if committed is None else committed)

@@ -44,9 +44,6 @@ STREAMING: Final = Support(
     'SparkRunner(spark, mode="streaming", …)',
     {
         **_ALL,
-        Feature.RESUMING: Unsupported(
-            "a stream on Spark ends with its input", "run the pipeline with LocalRunner, with a checkpoint"
-        ),
         Feature.LARGE_DATAFRAMES: Unsupported(
             "Spark cannot union it with a stream, so its rows are collected, up to 64 MB",
             "write it to files and read them: df.write.parquet(…), dm.io.ReadParquet(…)",
