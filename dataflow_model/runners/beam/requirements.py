@@ -16,7 +16,7 @@ from apache_beam.utils import proto_utils
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.logical.nodes import ParDo
 from dataflow_model.plan.logical.stages import changing_sides
-from dataflow_model.runners.beam.harness import known_urns
+from dataflow_model.runners.beam.harness import function_of, known_urns
 from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
 
 if TYPE_CHECKING:
