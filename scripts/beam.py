@@ -119,8 +119,8 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
         done = subprocess.run(
             command, env=os.environ | variables, cwd=folder, capture_output=True, text=True, check=False
         )
-        if not outcomes.exists():
-            sys.exit(f"{suite} on {host} ran no test:\n{done.stdout}\n{done.stderr}")
+        if not outcomes.exists() or done.returncode not in {0, 1}:  # 1 if tests failed, others if pytest did
+            sys.exit(f"{suite} on {host} did not run to its end:\n{done.stdout}\n{done.stderr}")
         found = [json.loads(line) for line in outcomes.read_text(encoding="utf-8").splitlines()]
     if "*" in SUITES[suite]:
         found = [each | {"test": f"{each['module']}.{each['test']}"} for each in found]

@@ -11,6 +11,7 @@ from apache_beam.internal import pickler
 from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.transforms import core, sideinputs, util
+from apache_beam.typehints import typecheck
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
@@ -160,7 +161,10 @@ def _is_batching(payload: Any) -> bool:
 
     They emit all batches at the ends of windows; their timer in processing time only lets them do so before.
     """
-    return type(function_of(payload)).__module__ == util.__name__
+    fn = function_of(payload)
+    while isinstance(fn, typecheck.AbstractDoFnWrapper):  # which checks types while the pipeline runs
+        fn = fn.dofn
+    return type(fn).__module__ == util.__name__
 
 
 def _check_function(label: str, payload: Any, *, has_clock: bool, has_commits: bool) -> None:
