@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
 from apache_beam.transforms import trigger, window
+from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.userstate import BagStateSpec, TimeDomain, TimerSpec, on_timer
 
 from dataflow_model.beam import SparkRunner
@@ -156,6 +157,17 @@ def test_a_stream_without_a_checkpoint_is_rejected_before_spark_is_used(is_unbou
     reason = "'ticks' has an unbounded output" if is_unbounded else "--streaming asks for a stream"
     with pytest.raises(dm.UnsupportedOnRunner, match=rf"(?s){reason}.*got none.*Hint: pass --dm_checkpoint"):
         pipeline.run()
+
+
+def periodic(pipeline: Any) -> Any:
+    """Return the numbers of four impulses in windows of two seconds: an input that is unbounded, but ends."""
+    impulses = pipeline | PeriodicImpulse(start_timestamp=0, stop_timestamp=4, fire_interval=1)
+    pairs = impulses | beam.WindowInto(window.FixedWindows(2)) | "paired" >> beam.Map(lambda _: ("k", 1))
+    return pairs | beam.CombinePerKey(sum)
+
+
+def test_an_unbounded_input_that_ends_gives_its_results_and_ends_the_stream(tmp_path: Path, spark: Any) -> None:
+    assert answers(periodic, SparkRunner(spark, checkpoint=tmp_path / "checkpoint"), tmp_path) == ["('k', 2)"] * 2
 
 
 class Ended(window.NonMergingWindowFn):  # type: ignore[misc]
