@@ -24,15 +24,6 @@ from dataflow_model.time import EventTime
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_WITHOUT_END: Final = (
-    "leave it out: the stream goes on until it is stopped; dm.beam.Read(dm.io.ReadKafka(…, end=…)) ends"
-)
-_REJECTED: Final = {
-    "consumer_factory_fn_class": "leave it out: there is no Java",
-    "consumer_factory_fn_params": "leave it out: there is no Java",
-    "max_num_records": _WITHOUT_END,
-    "max_read_time": _WITHOUT_END,
-}
 _READS: Final = {"ProcessingTime": ARRIVAL, "CreateTime": "timestamp", "LogAppendTime": "timestamp"}
 """The column of event times for each policy."""
 _JAVA_ONLY: Final = frozenset({"default.api.timeout.ms", "max.poll.records", "request.timeout.ms"})
@@ -47,9 +38,12 @@ def read_from_kafka(transform: Any, label: str) -> beam.PTransform:
         UnsupportedOnRunner: for an argument without equivalent, with its name.
     """
     given = _arguments(transform)
-    for name, hint in _REJECTED.items():
+    for name in ("max_num_records", "max_read_time"):
         if given[name] is not None:
-            raise _rejected(label, name, given[name], hint)
+            raise _rejected(label, name, given[name], "leave it out; dm.beam.Read(dm.io.ReadKafka(…, end=…)) ends")
+    for name in ("consumer_factory_fn_class", "consumer_factory_fn_params"):
+        if given[name] is not None:
+            raise _rejected(label, name, given[name], "leave it out: there is no Java")
     has_metadata = transform._urn == transform.URN_WITH_METADATA  # noqa: SLF001 - it is kept nowhere else
     decode: list[Callable[[bytes], Any]] = []
     for name in ("key_deserializer", "value_deserializer"):
