@@ -181,7 +181,7 @@ class Reference:
                     output = self.inside(cell, when, at) if rest[2] is None else at + rest[2] * SECOND
                     self.set(cell, "event", rest[1], when, output)
                 case "clock":
-                    self.set(cell, "clock", rest[1], self.clock + max(rest[0], 0) * SECOND, at)
+                    self.set(cell, "clock", rest[1], self.clock + rest[0] * SECOND, at)
                 case "clear":
                     self.clear(cell, rest[0], rest[1])
         seen = tuple(dict.fromkeys(value % 3 for value in cell.kept))
