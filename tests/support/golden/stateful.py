@@ -78,7 +78,7 @@ def _action(pick: Pick) -> tuple[Any, ...]:
             delay = pick(range(5))
             return "event", delay, pick(_TAGS), pick(range(delay + 1))
         case "clock":
-            return "clock", pick(range(-2, 10)), pick(_TAGS)
+            return "clock", max(pick(range(-2, 10)), 0), pick(_TAGS)
         case "clear":
             return "clear", pick(["event", "clock"]), pick(_TAGS)
         case kind:
