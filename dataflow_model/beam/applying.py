@@ -16,6 +16,7 @@ from dataflow_model.beam.windowings import windowing_of
 from dataflow_model.errors import InvalidType, UnsupportedOnRunner
 from dataflow_model.plan.checks.all_checks import unbounded_collections
 from dataflow_model.plan.logical.nodes import MAIN
+from dataflow_model.runners.beam.functions.stages import StageRun
 from dataflow_model.runners.beam.lowering import lower_part
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but
@@ -23,7 +24,6 @@ from dataflow_model.runners.beam.overrides import apply_to as apply_overrides
 from dataflow_model.runners.beam.own.parts import Added, OwnOutput, OwnPart
 from dataflow_model.runners.beam.requirements import check
 from dataflow_model.runners.beam.runner import LocalRunner, described
-from dataflow_model.runners.beam.stages import StageRun
 from dataflow_model.transforms.elementwise.side_inputs import AsDict, AsSingleton, AsView
 from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PBegin, PCollection
 from dataflow_model.transforms.pipelines.ptransform import PTransform

@@ -396,13 +396,16 @@ def test_importing_the_package_or_the_facade_does_not_import_beam(tmp_path: Path
     assert done.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize("module", sorted(path.stem for path in ROOM.glob("[a-z]*.py")))
+MODULES = sorted(".".join(path.relative_to(ROOM).with_suffix("").parts) for path in ROOM.rglob("[a-z]*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_the_doctests_of_each_module_of_the_room_pass(module: str) -> None:
     imported = importlib.import_module(f"dataflow_model.runners.beam.{module}")
     assert doctest.testmod(imported, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
 def test_only_one_module_imports_beams_workers_and_one_its_translations() -> None:
-    imports = {path.stem: path.read_text() for path in ROOM.glob("*.py")}
+    imports = {path.stem: path.read_text() for path in ROOM.rglob("*.py")}
     assert [name for name, text in imports.items() if "apache_beam.runners.worker" in text] == ["harness"]
     assert [name for name, text in imports.items() if "fn_api_runner import translations" in text] == ["phases"]

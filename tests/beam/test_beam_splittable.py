@@ -299,7 +299,7 @@ def test_work_that_never_ends_gives_its_results_until_it_is_cancelled(runner: Lo
 def test_a_function_that_never_defers_makes_room_nevertheless(
     runner: LocalRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dataflow_model.runners.beam.hooks.CLAIMS", 100)
+    monkeypatch.setattr("dataflow_model.runners.beam.functions.hooks.CLAIMS", 100)
     first, second = Notes(tmp_path / "first"), Notes(tmp_path / "second")
     pipeline = beam.Pipeline(runner=runner)
     numbers = pipeline | beam.Create([("a", ENDLESS), ("b", ENDLESS)]) | beam.ParDo(NeverDeferring())

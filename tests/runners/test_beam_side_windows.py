@@ -15,7 +15,7 @@ import apache_beam as beam
 from apache_beam.transforms import sideinputs, window
 
 from dataflow_model.beam import LocalRunner
-from dataflow_model.runners.beam.side_windows import SideWindows
+from dataflow_model.runners.beam.functions.side_windows import SideWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

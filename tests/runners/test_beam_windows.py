@@ -16,7 +16,7 @@ pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-mod
 from apache_beam.transforms import window
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
 
-from dataflow_model.runners.beam.assigning import assigner_of
+from dataflow_model.runners.beam.functions.assigning import assigner_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Beam's own
 

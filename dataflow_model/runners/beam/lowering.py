@@ -28,16 +28,23 @@ from dataflow_model.plan.logical.nodes import (
     Reshuffle,
     SideInput,
 )
-from dataflow_model.runners.beam import kernels, phases
-from dataflow_model.runners.beam.harness import Counting, StageSpec, function_of, is_urn_of_functions, key_coder
-from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, combiner_of, reduced
+from dataflow_model.runners.beam import phases
+from dataflow_model.runners.beam.functions import kernels
+from dataflow_model.runners.beam.functions.harness import (
+    Counting,
+    StageSpec,
+    function_of,
+    is_urn_of_functions,
+    key_coder,
+)
+from dataflow_model.runners.beam.functions.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, combiner_of, reduced
+from dataflow_model.runners.beam.functions.registered import Registered
+from dataflow_model.runners.beam.functions.splittable import KeyOfElement, SplittableStageFn
+from dataflow_model.runners.beam.functions.stages import SIDE, BundledStageFn, StageFn, StageRun
+from dataflow_model.runners.beam.functions.stateful import StatefulStageFn
 from dataflow_model.runners.beam.own.parts import part_of
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
-from dataflow_model.runners.beam.registered import Registered
 from dataflow_model.runners.beam.scripts import scripts_of
-from dataflow_model.runners.beam.splittable import KeyOfElement, SplittableStageFn
-from dataflow_model.runners.beam.stages import SIDE, BundledStageFn, StageFn, StageRun
-from dataflow_model.runners.beam.stateful import StatefulStageFn
 from dataflow_model.runners.beam.strategies import strategy_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from apache_beam.transforms import core
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.runners.beam import phases
-from dataflow_model.runners.beam.assigning import WINDOW_INTO, assigner_of
-from dataflow_model.runners.beam.kernels import COMBINE_ELEMENTS, combiner_of, reduced
+from dataflow_model.runners.beam.functions.assigning import WINDOW_INTO, assigner_of
+from dataflow_model.runners.beam.functions.kernels import COMBINE_ELEMENTS, combiner_of, reduced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

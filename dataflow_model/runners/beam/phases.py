@@ -14,8 +14,8 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import translations
 from apache_beam.utils import proto_utils
 
-from dataflow_model.runners.beam.harness import function_of, is_urn_of_functions, never_ends
-from dataflow_model.runners.beam.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, COMBINE_RESULTS
+from dataflow_model.runners.beam.functions.harness import function_of, is_urn_of_functions, never_ends
+from dataflow_model.runners.beam.functions.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, COMBINE_RESULTS
 from dataflow_model.runners.beam.own.parts import URN
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from apache_beam.utils import proto_utils
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.logical.nodes import ParDo
 from dataflow_model.plan.logical.stages import changing_sides
-from dataflow_model.runners.beam.harness import function_of, known_urns
+from dataflow_model.runners.beam.functions.harness import function_of, known_urns
 from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _is_batching(payload: Any) -> bool:
     fn = function_of(payload)
     while isinstance(fn, typecheck.AbstractDoFnWrapper):  # which checks types while the pipeline runs
         fn = fn.dofn
-    return type(fn).__module__ == util.__name__
+    return bool(type(fn).__module__ == util.__name__)
 
 
 def _check_function(label: str, payload: Any, *, has_clock: bool, has_commits: bool) -> None:

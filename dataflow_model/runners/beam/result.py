@@ -13,8 +13,8 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.logical.runner import RunnerState
-from dataflow_model.runners.beam import running
-from dataflow_model.runners.beam.counted import RunMetrics
+from dataflow_model.runners.beam.functions import running
+from dataflow_model.runners.beam.functions.counted import RunMetrics
 
 if TYPE_CHECKING:
     from dataflow_model.plan.logical.runner import PipelineResult as OurResult

@@ -14,15 +14,15 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineRunner, group_by_key_input_visitor
 from apache_beam.transforms import environments
 
-from dataflow_model.runners.beam import running
+from dataflow_model.runners.beam.functions import running
+from dataflow_model.runners.beam.functions.packages import NO_PACKAGES, packages_of
+from dataflow_model.runners.beam.functions.stages import StageRun
 from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to, replacement_of
 from dataflow_model.runners.beam.own.labelled import with_percentiles, with_retractions
-from dataflow_model.runners.beam.packages import NO_PACKAGES, packages_of
 from dataflow_model.runners.beam.requirements import check, check_bounded, check_sides_of_state
 from dataflow_model.runners.beam.result import BeamResult
-from dataflow_model.runners.beam.stages import StageRun
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
 if TYPE_CHECKING:

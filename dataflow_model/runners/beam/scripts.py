@@ -13,7 +13,7 @@ from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, ScriptSource, Step, WatermarkStep
-from dataflow_model.runners.beam.times import our_instant, our_time
+from dataflow_model.runners.beam.functions.times import our_instant, our_time
 from dataflow_model.time import EventTime, ProcessingTime
 
 if TYPE_CHECKING:

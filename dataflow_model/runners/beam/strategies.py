@@ -21,7 +21,7 @@ from dataflow_model.plan.logical.strategy import (
     TimestampCombiner,
     WindowingStrategy,
 )
-from dataflow_model.runners.beam.times import Windows, beam_timestamp, our_time
+from dataflow_model.runners.beam.functions.times import Windows, beam_timestamp, our_time
 from dataflow_model.time import Duration, EventTime
 from dataflow_model.windowing import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 

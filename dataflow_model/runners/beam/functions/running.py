@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.runners.beam.packages import NO_PACKAGES
+from dataflow_model.runners.beam.functions.packages import NO_PACKAGES
 
 if TYPE_CHECKING:
-    from dataflow_model.runners.beam.harness import Operations
-    from dataflow_model.runners.beam.packages import Packages
+    from dataflow_model.runners.beam.functions.harness import Operations
+    from dataflow_model.runners.beam.functions.packages import Packages
 
 _RUNS: Final[dict[str, list[tuple[str, Operations]]]] = {}
 _PACKAGES: Final[dict[str, Packages]] = {}

@@ -12,17 +12,17 @@ from apache_beam.transforms import userstate
 from dataflow_model.overriding import override
 from dataflow_model.plan.functions.dofn import DoFn
 from dataflow_model.plan.functions.state import MapStateSpec, TimerSpec, on_timer
-from dataflow_model.runners.beam.stages import SIDE, Hosted, OfStage, fixed, in_stage, tagged
-from dataflow_model.runners.beam.states import Handles, States, name_and_tag
-from dataflow_model.runners.beam.times import NO_BEAM_PANE, beam_timestamp
+from dataflow_model.runners.beam.functions.stages import SIDE, Hosted, OfStage, fixed, in_stage, tagged
+from dataflow_model.runners.beam.functions.states import Handles, States, name_and_tag
+from dataflow_model.runners.beam.functions.times import NO_BEAM_PANE, beam_timestamp
 from dataflow_model.triggers import TimeDomain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dataflow_model.plan.functions.state_handles import MapState, Timer
-    from dataflow_model.runners.beam.harness import StageSpec
-    from dataflow_model.runners.beam.stages import StageRun
+    from dataflow_model.runners.beam.functions.harness import StageSpec
+    from dataflow_model.runners.beam.functions.stages import StageRun
     from dataflow_model.time import EventTime, ProcessingTime
     from dataflow_model.values import PaneInfo, Window
 

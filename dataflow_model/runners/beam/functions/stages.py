@@ -16,11 +16,19 @@ from dataflow_model.overriding import override
 from dataflow_model.plan.functions.dofn import TaggedOutput
 from dataflow_model.plan.functions.resuming import AwaitsCommit
 from dataflow_model.plan.functions.windowed import BundleFn, ForeignFn, InputColumns, OutputColumns, WindowedOutput
-from dataflow_model.runners.beam import running
-from dataflow_model.runners.beam.harness import Operations, StageSpec, key_coder
-from dataflow_model.runners.beam.hooks import Uncommitted
-from dataflow_model.runners.beam.registered import Registered
-from dataflow_model.runners.beam.times import GLOBAL_END, LEAST, Windows, beam_micros, beam_pane, our_pane, our_time
+from dataflow_model.runners.beam.functions import running
+from dataflow_model.runners.beam.functions.harness import Operations, StageSpec, key_coder
+from dataflow_model.runners.beam.functions.hooks import Uncommitted
+from dataflow_model.runners.beam.functions.registered import Registered
+from dataflow_model.runners.beam.functions.times import (
+    GLOBAL_END,
+    LEAST,
+    Windows,
+    beam_micros,
+    beam_pane,
+    our_pane,
+    our_time,
+)
 from dataflow_model.runners.engine.functions.user_code import part_error
 
 if TYPE_CHECKING:

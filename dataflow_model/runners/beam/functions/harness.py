@@ -27,16 +27,16 @@ from apache_beam.transforms import core, sideinputs
 from apache_beam.utils import counters, proto_utils
 from apache_beam.utils.windowed_value import create
 
-from dataflow_model.runners.beam.assigning import WINDOW_INTO, assigner_of
-from dataflow_model.runners.beam.counted import note
-from dataflow_model.runners.beam.kernels import COMBINE_EARLY, combiner_of, reduced
-from dataflow_model.runners.beam.side_windows import remember
+from dataflow_model.runners.beam.functions.assigning import WINDOW_INTO, assigner_of
+from dataflow_model.runners.beam.functions.counted import note
+from dataflow_model.runners.beam.functions.kernels import COMBINE_EARLY, combiner_of, reduced
+from dataflow_model.runners.beam.functions.side_windows import remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dataflow_model.runners.beam.hooks import Uncommitted
-    from dataflow_model.runners.beam.kernels import Reduced
+    from dataflow_model.runners.beam.functions.hooks import Uncommitted
+    from dataflow_model.runners.beam.functions.kernels import Reduced
 
 _MICROSECONDS: Final = 1_000_000
 _LONGEST_PAUSE: Final = 10_000

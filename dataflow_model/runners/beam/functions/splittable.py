@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.overriding import override
 from dataflow_model.plan.functions.resuming import ResumingFn
 from dataflow_model.plan.functions.state import MapStateSpec, TimerSpec, ValueStateSpec, on_timer
-from dataflow_model.runners.beam.hooks import budget
-from dataflow_model.runners.beam.registered import Registered
-from dataflow_model.runners.beam.stages import SIDE, Hosted, OfStage, fixed, in_stage, tagged
-from dataflow_model.runners.beam.times import our_instant
+from dataflow_model.runners.beam.functions.hooks import budget
+from dataflow_model.runners.beam.functions.registered import Registered
+from dataflow_model.runners.beam.functions.stages import SIDE, Hosted, OfStage, fixed, in_stage, tagged
+from dataflow_model.runners.beam.functions.times import our_instant
 from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime
 from dataflow_model.triggers import TimeDomain
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dataflow_model.plan.functions.state_handles import MapState, Timer, ValueState
-    from dataflow_model.runners.beam.harness import StageSpec
-    from dataflow_model.runners.beam.stages import StageRun
+    from dataflow_model.runners.beam.functions.harness import StageSpec
+    from dataflow_model.runners.beam.functions.stages import StageRun
     from dataflow_model.values import PaneInfo, Window
 
 _SOON: Final = 1

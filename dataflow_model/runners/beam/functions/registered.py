@@ -20,14 +20,14 @@ from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
 
 from dataflow_model.errors import InvalidType
-from dataflow_model.runners.beam import running
+from dataflow_model.runners.beam.functions import running
 from dataflow_model.values.main_classes import MAIN, is_named
 from dataflow_model.values.pickles import dump_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dataflow_model.runners.beam.packages import Packages
+    from dataflow_model.runners.beam.functions.packages import Packages
 
 _HERE: Final[set[str]] = set()
 """The runs whose registrations this process has."""

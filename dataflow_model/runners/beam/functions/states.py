@@ -17,7 +17,7 @@ import attrs
 from apache_beam.transforms import userstate
 from apache_beam.utils.timestamp import Timestamp
 
-from dataflow_model.runners.beam.times import our_instant
+from dataflow_model.runners.beam.functions.times import our_instant
 from dataflow_model.time import EventTime, ProcessingTime
 
 if TYPE_CHECKING:
