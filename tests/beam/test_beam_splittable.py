@@ -26,7 +26,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.userstate import CombiningValueStateSpec, TimeDomain, TimerSpec, on_timer
 
-from dataflow_model.beam import LocalRunner, SparkRunner
+from dataflow_model.beam import LocalRunner
 from tests.support.beam.programs import answers, state_with_a_side_input
 
 if TYPE_CHECKING:
@@ -388,12 +388,8 @@ def test_an_error_of_a_function_names_its_transform(runner: LocalRunner) -> None
         pipeline.run().wait_until_finish(60_000)
 
 
-@pytest.mark.parametrize("host", ["workers", pytest.param("spark", marks=pytest.mark.spark)])
-def test_it_is_rejected_where_the_run_ends_with_its_input(
-    host: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    runner = LocalRunner(workers=2) if host == "workers" else SparkRunner(request.getfixturevalue("spark"))
-    pipeline = beam.Pipeline(runner=runner)
+def test_it_is_rejected_where_the_run_ends_with_its_input(tmp_path: Path) -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner(workers=2))
     _ = pipeline | "ticks" >> PeriodicImpulse(fire_interval=1) | beam.Map(lambda _: (tmp_path / "ran").touch())
     with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'ticks/GenSequence.*may not end.*Hint"):
         pipeline.run()

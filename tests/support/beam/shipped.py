@@ -95,7 +95,7 @@ class Shipped:
             (folder / name).write_text(text.format(folder=folder) if name.endswith(".yaml") else text)
         if self.prepare is not None:
             self.prepare(folder)
-        from tests.support.beam.google import standing_for  # where Beam is installed
+        from tests.support.beam.google_services import standing_for  # where Beam is installed
 
         arguments = self.arguments.format(folder=folder).split()
         own = mock.patch.object(sys, "argv", [self.module, *arguments, *options])
