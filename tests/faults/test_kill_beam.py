@@ -1,5 +1,8 @@
 """Law 3 for pipelines of Beam's on Spark: what their state, timers and panes commit does not depend on kills."""
 
+# Beam may not be installed.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import pickle
