@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [  # Beam's own warnings, and a start of Spark after each kill
     pytest.mark.spark,
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.timeout(1_800),
 ]
@@ -53,7 +54,7 @@ def new_beam_job(tmp_path: Path) -> Callable[..., BeamJob]:
     return make
 
 
-@pytest.mark.parametrize(("kills", "rows"), [(3, 25), pytest.param(20, 5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kills", "rows"), [(3, 25), (20, 5)])
 def test_a_beam_pipeline_whose_python_processes_are_killed_counts_what_an_uninterrupted_one_does(
     java_home: str,
     new_beam_job: Callable[..., BeamJob],
@@ -67,7 +68,6 @@ def test_a_beam_pipeline_whose_python_processes_are_killed_counts_what_an_uninte
     tally.judge("Python process of a Beam pipeline killed", killed, uninterrupted, outcome_of(job))
 
 
-@pytest.mark.slow
 def test_a_beam_pipeline_whose_driver_is_killed_at_random_moments_counts_what_an_uninterrupted_one_does(
     java_home: str, new_beam_job: Callable[..., BeamJob], uninterrupted: dict[str, list[Any]], tally: Tally
 ) -> None:
