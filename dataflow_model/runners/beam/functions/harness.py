@@ -43,6 +43,8 @@ _LONGEST_PAUSE: Final = 10_000
 """How long a function that asks for a delay is left alone at most, in microseconds: it should not keep a core busy."""
 _MOST_RESULTS: Final = 1_000_000
 """How many partial results of one bundle are kept."""
+_REMEMBERED: Final = 1 << 12
+"""For how many windows it is remembered where their results are."""
 _PAR_DO: Final[str] = common_urns.primitives.PAR_DO.urn
 
 
@@ -147,17 +149,18 @@ class _CombineEarly(operations.Operation):  # type: ignore[misc]
 
     def process(self, element: Any) -> None:
         """Combine an element with the others of its key and windows."""
-        if element.windows is not self._windows:
-            self._enter(element.windows)
+        windows = element.windows
+        which = id(windows[0]) if len(windows) == 1 else tuple(map(id, windows))
+        known = self._known.get(which)
+        results = self._enter(which, windows) if known is None else known[1]
         key, value = element.value
-        results = self._results
         if key in results:
             results[key] = self._add(results[key], value)
             return
         if self._count == _MOST_RESULTS:
             self._pass_on()
-            self._enter(element.windows)
-        self._results[key] = self._first(value)
+            results = self._enter(which, windows)
+        results[key] = self._first(value)
         self._count += 1
 
     def finish(self) -> None:
@@ -177,17 +180,17 @@ class _CombineEarly(operations.Operation):  # type: ignore[misc]
 
     def _empty(self) -> None:
         self._by_windows: dict[tuple[Any, ...], dict[Any, Any]] = {}
-        self._known: dict[int, tuple[Any, dict[Any, Any]]] = {}  # with the windows, so that no other gets their id
-        self._windows: Any = None
-        self._results: dict[Any, Any] = {}
+        self._known: dict[Any, tuple[tuple[Any, ...], dict[Any, Any]]] = {}
+        """By the ids of windows: these, so that no others get their ids, and the results in them."""
         self._count = 0
 
-    def _enter(self, windows: Any) -> None:
-        """Go on with elements in other windows, which are often the same objects as those of elements before."""
-        known = self._known.get(id(windows))
-        if known is None:
-            known = self._known[id(windows)] = windows, self._by_windows.setdefault(tuple(windows), {})
-        self._windows, self._results = known
+    def _enter(self, which: Any, windows: Any) -> dict[Any, Any]:
+        """Return the results in windows with other ids than those before; most elements share the windows of others."""
+        if len(self._known) == _REMEMBERED:
+            self._known.clear()
+        results = self._by_windows.setdefault(tuple(windows), {})
+        self._known[which] = tuple(windows), results
+        return results
 
 
 class Operations:
