@@ -97,7 +97,7 @@ class SplittableStageFn(OfStage, ResumingFn):
         """Process an element with its restriction."""
         number = numbered.read()
         numbered.write(number + 1)
-        element = self._hosted().element(pair[1], int(timestamp), (window,), pane)
+        element = self.opened().element(pair[1], int(timestamp), (window,), pane)
         outputs = self._work(element, str(number), timestamp, left, again, sides, is_truncated=False)
         if not left:
             numbered.clear()
@@ -116,7 +116,7 @@ class SplittableStageFn(OfStage, ResumingFn):
         """Go on with what is left of an element."""
         encoded, is_truncated = left.get(timer_tag)
         left.remove(timer_tag)
-        element = self._hosted().operations.input_coder.decode(encoded)
+        element = self.opened().operations.input_coder.decode(encoded)
         outputs = self._work(element, timer_tag, timestamp, left, again, sides, is_truncated=is_truncated)
         if not left:
             numbered.clear()
@@ -124,14 +124,10 @@ class SplittableStageFn(OfStage, ResumingFn):
 
     def finish_bundle(self) -> Iterable[Any]:
         """End a bundle, and return what the functions put out at its end."""
-        hosted = self._hosted()
+        hosted = self.opened()
         with in_stage(self.spec.label):
             hosted.operations.finish()
         return tagged(hosted.outputs)
-
-    def _hosted(self) -> Hosted:
-        assert self.hosted is not None  # noqa: S101 - the bundle has begun
-        return self.hosted
 
     def _work(
         self,
@@ -155,7 +151,7 @@ class SplittableStageFn(OfStage, ResumingFn):
             sides: the side inputs by the names of the arguments.
             is_truncated: whether its restriction has been truncated.
         """
-        hosted = self._hosted()
+        hosted = self.opened()
         operations = hosted.operations
         if self.is_drained and not is_truncated:
             with in_stage(self.spec.label):

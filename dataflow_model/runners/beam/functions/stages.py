@@ -152,6 +152,11 @@ class OfStage(AwaitsCommit, ForeignFn):
         if self.uncommitted is not None:
             self.uncommitted.committed()
 
+    def opened(self) -> Hosted:
+        """Return the operations, which are there within a bundle."""
+        assert self.hosted is not None, "the bundle has begun"  # noqa: S101
+        return self.hosted
+
     def title(self) -> str:
         """Return what explanations call it."""
         return "Beam's"

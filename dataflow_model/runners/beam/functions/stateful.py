@@ -78,7 +78,7 @@ class StatefulStageFn(OfStage, DoFn):
         with in_stage(self.spec.label):
             element = hosted.element((hosted.decode_key(encoded), value), int(timestamp), (window,), pane)
             hosted.operations.receive(element)
-        return self._outputs()
+        return tagged(hosted.outputs)
 
     @on_timer(event_timer)
     def at_event_time(
@@ -114,10 +114,10 @@ class StatefulStageFn(OfStage, DoFn):
 
     def finish_bundle(self) -> Iterable[Any]:
         """End a bundle, and return what the functions put out at its end."""
-        assert self.hosted is not None  # noqa: S101 - the bundle has begun
+        hosted = self.opened()
         with in_stage(self.spec.label):
-            self.hosted.operations.finish()
-        return self._outputs()
+            hosted.operations.finish()
+        return tagged(hosted.outputs)
 
     def teardown(self) -> None:
         """Tear down the functions and the combiners of their state."""
@@ -127,29 +127,24 @@ class StatefulStageFn(OfStage, DoFn):
             self.states = None
 
     def _enter(self, window: Window, pieces: MapState[str, Any], event_timer: Timer, clock_timer: Timer) -> Hosted:
-        assert self.hosted is not None  # noqa: S101 - the bundle has begun
-        assert self.states is not None  # noqa: S101
+        assert self.states is not None  # noqa: S101 - the bundle has begun
         self.states.handles = Handles(pieces, event_timer, clock_timer, int(window.end) + self.lateness)
-        return self.hosted
+        return self.opened()
 
     def _fire(
         self, key: bytes, window: Window, timestamp: EventTime, fire_timestamp: EventTime | ProcessingTime, tag: str
     ) -> Iterable[Any]:
-        assert self.hosted is not None  # noqa: S101 - the bundle has begun
+        hosted = self.opened()
         family, dynamic_tag = name_and_tag(tag)
         timer = userstate.Timer(
-            user_key=self.hosted.decode_key(key),
+            user_key=hosted.decode_key(key),
             dynamic_timer_tag=dynamic_tag,
-            windows=self.hosted.windows.to_beam((window,)),
+            windows=hosted.windows.to_beam((window,)),
             clear_bit=False,
             fire_timestamp=beam_timestamp(int(fire_timestamp)),
             hold_timestamp=beam_timestamp(int(timestamp)),
             paneinfo=NO_BEAM_PANE,
         )
         with in_stage(self.spec.label):
-            self.hosted.operations.fire(family, timer)
-        return self._outputs()
-
-    def _outputs(self) -> Iterable[Any]:
-        assert self.hosted is not None  # noqa: S101 - the bundle has begun
-        return tagged(self.hosted.outputs)
+            hosted.operations.fire(family, timer)
+        return tagged(hosted.outputs)
