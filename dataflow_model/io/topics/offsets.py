@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dataflow_model.errors import SourceError
 from dataflow_model.io.topics.bounds import partition_of
@@ -14,7 +14,7 @@ from dataflow_model.io.topics.errors import may_pass, said, way_out_of
 from dataflow_model.plan.endpoints.origins import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.topics.bounds import Bound, Offsets
     from dataflow_model.io.topics.source import KafkaSource
+
+_T = TypeVar("_T")
 
 _SECONDS: Final = 5.0
 """How long one request may take until it is made again."""
@@ -118,21 +120,13 @@ def ids_now(source: KafkaSource, topics: Collection[str]) -> dict[str, str | Non
     Raises:
         SourceError: if the brokers do not answer.
     """
-    from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka import TopicCollection
 
     def ask(admin: AdminClient) -> dict[str, str | None]:
         futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
         return {name: _id_in(future) for name, future in futures.items()}
 
-    try:
-        return answered("ReadKafka", source.servers, source.options, ask)
-    except KafkaException as error:
-        cause = error.args[0]
-        raise SourceError(
-            f"ReadKafka cannot look up {', '.join(map(repr, sorted(topics)))} on {source.servers}: "
-            f"{said(cause, source.options)}",
-            hint=way_out_of(cause),
-        ) from error
+    return _answered(source, f"look up {', '.join(map(repr, sorted(topics)))}", ask, may_pass)
 
 
 def _id_in(described_topic: concurrent.futures.Future[TopicDescription]) -> str | None:
@@ -250,19 +244,24 @@ def _specs() -> Any:
 
 
 def _asked(source: KafkaSource, partitions: Sequence[tuple[str, int]], spec: Any, *, committed: bool = True) -> Offsets:
-    from confluent_kafka import KafkaException
-
     def ask(admin: AdminClient) -> Offsets:
         return _listed(admin, partitions, spec, committed=committed, seconds=_SECONDS)
 
+    return _answered(source, f"list the offsets of {source.contents}", ask, _passes)
+
+
+def _answered(
+    source: KafkaSource, what: str, ask: Callable[[AdminClient], _T], passes: Callable[[KafkaError], bool]
+) -> _T:
+    """Return what brokers answer; raises `SourceError`, which says what `ReadKafka` cannot do."""
+    from confluent_kafka import KafkaException
+
     try:
-        return answered("ReadKafka", source.servers, source.options, ask, _passes)
+        return answered("ReadKafka", source.servers, source.options, ask, passes)
     except KafkaException as error:
         cause = error.args[0]
         raise SourceError(
-            f"ReadKafka cannot list the offsets of {source.contents} on {source.servers}: "
-            f"{said(cause, source.options)}",
-            hint=way_out_of(cause),
+            f"ReadKafka cannot {what} on {source.servers}: {said(cause, source.options)}", hint=way_out_of(cause)
         ) from error
 
 
