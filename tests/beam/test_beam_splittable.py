@@ -27,6 +27,7 @@ from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.userstate import CombiningValueStateSpec, TimeDomain, TimerSpec, on_timer
 
 from dataflow_model.beam import LocalRunner
+from tests.support.beam.killed_job import Totals
 from tests.support.beam.programs import answers, state_with_a_side_input
 
 if TYPE_CHECKING:
@@ -139,35 +140,6 @@ class WithState(beam.DoFn):  # type: ignore[misc]
         yield pair, side
 
 
-class Total(beam.DoFn):  # type: ignore[misc]
-    """Keeps the sum and the number of the values of a key and window, and emits them at the end of the window."""
-
-    SUM = CombiningValueStateSpec("sum", sum)
-    COUNT = CombiningValueStateSpec("count", sum)
-    END = TimerSpec("end", TimeDomain.WATERMARK)
-
-    def process(
-        self,
-        pair: Any,
-        total: Any = beam.DoFn.StateParam(SUM),
-        count: Any = beam.DoFn.StateParam(COUNT),
-        end: Any = beam.DoFn.TimerParam(END),
-        in_window: Any = beam.DoFn.WindowParam,
-    ) -> None:
-        total.add(pair[1])
-        count.add(1)
-        end.set(in_window.end)
-
-    @on_timer(END)  # type: ignore[untyped-decorator]
-    def at_end(
-        self,
-        key: Any = beam.DoFn.KeyParam,
-        total: Any = beam.DoFn.StateParam(SUM),
-        count: Any = beam.DoFn.StateParam(COUNT),
-    ) -> Any:
-        yield key, total.read(), count.read()
-
-
 class SoonAfter(beam.DoFn):  # type: ignore[misc]
     """Emits a line 1 ms of the clock after an element."""
 
@@ -210,7 +182,7 @@ class Finalizing(unbounded_source.UnboundedCountingSource):  # type: ignore[misc
 
 def noted(elements: Any, notes: Notes) -> Any:
     """Note the totals of each key in windows of 10 seconds."""
-    return elements | beam.WindowInto(window.FixedWindows(10)) | beam.ParDo(Total()) | beam.Map(notes)
+    return elements | beam.WindowInto(window.FixedWindows(10)) | beam.ParDo(Totals()) | beam.Map(notes)
 
 
 def test_equal_elements_are_worked_on_side_by_side(runner: LocalRunner, tmp_path: Path) -> None:
@@ -226,7 +198,7 @@ def test_an_element_in_several_windows_is_worked_on_in_each(runner: LocalRunner,
     pipeline = beam.Pipeline(runner=runner)
     timed = pipeline | beam.Create([("a", 3)]) | beam.Map(lambda pair: window.TimestampedValue(pair, 7))
     worked = timed | beam.WindowInto(window.SlidingWindows(10, 5)) | beam.ParDo(NeverDeferring())
-    _ = worked | beam.ParDo(Total()) | beam.Map(notes)
+    _ = worked | beam.ParDo(Totals()) | beam.Map(notes)
     assert pipeline.run().wait_until_finish(60_000) == "DONE"
     assert notes.lines == ["('a', 3, 3)"] * 2
 
