@@ -135,9 +135,10 @@ def combined(runner: Any, options: list[str], elements: list[Any], part: str, in
     """Return what is noted behind a combiner, or the kind of its error."""
     Noting.seen.clear()
     pipeline = beam.Pipeline(runner=runner, options=PipelineOptions(options))
-    given = pipeline | beam.Create(elements)
+    given = pipeline | beam.Create([0]) | beam.FlatMap(lambda _: elements).with_output_types(Any)
+    are_encodable = all(type(value) is int and -(2**63) <= value < 2**63 for _, value, _ in elements)  # as Beam's `int`
     timed = given | beam.Map(lambda each: window.TimestampedValue((each[0], each[1]), each[2])).with_output_types(
-        tuple[int, int] if all(type(value) is int for _, value, _ in elements) else tuple[int, Any]
+        tuple[int, int] if are_encodable else tuple[int, Any]
     )
     _ = timed | INTO[into]() | PARTS[part]() | "note" >> beam.ParDo(Noting())
     try:
@@ -164,6 +165,8 @@ def timed_pairs(draw: st.DrawFn) -> list[tuple[int, Any, int]]:
 @example([(0, None, 1)], "count", "sliding")
 @example([(0, 1, 1), (0, 1, 2), (0, 1, 3), (0, 1, 5)], "sum", "with gaps")
 @example([(0, 2**53 + 1, 1), (0, 2**53, 2)], "mean", "sessions")
+@example([(0, 2**63, 0)], "count", "earliest")
+@example([(0, 2**70, 0), (0, -(2**63) - 1, 1)], "sum", "fixed")
 def test_combined_values_are_those_of_beams_combiners(elements: list[Any], part: str, into: str) -> None:
     ours = combined(LocalRunner(), [], elements, part, into)
     assert ours == combined(LocalRunner(), ["--dm_without_override=CombinePerKey"], elements, part, into)
