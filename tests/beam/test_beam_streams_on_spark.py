@@ -22,21 +22,20 @@ from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.userstate import BagStateSpec, TimeDomain, TimerSpec, on_timer
 
 from dataflow_model.beam import SparkRunner
-from tests.support.beam.programs import PROGRAMS, answers, side_inputs_by_window, state_and_timers
+from tests.support.beam.programs import PROGRAMS, answers, state_and_timers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.spark]  # Beam's own
 
-QUICK = (side_inputs_by_window, state_and_timers)
 COUNTED = beam.metrics.Metrics.counter("lines", "noted")
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param(program, marks=[pytest.mark.slow] * (program not in QUICK), id=program.__name__)
+        pytest.param(program, marks=[pytest.mark.slow] * (program is not state_and_timers), id=program.__name__)
         for program in PROGRAMS
     ],
 )
@@ -135,6 +134,7 @@ def test_a_script_with_panes_state_and_timers_in_both_domains_repeats_nothing_wh
         assert counted(result) == [len(NOTED)]
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_cancelled_continues_when_it_is_started_again(tmp_path: Path, spark: Any) -> None:
     def run() -> Any:
         pipeline = beam.Pipeline(runner=SparkRunner(spark, checkpoint=tmp_path / "checkpoint"))

@@ -37,8 +37,7 @@ OPTIONS = {
     [
         "workers",
         "process",
-        pytest.param("spark", marks=pytest.mark.spark),
-        pytest.param("spark stream", marks=[pytest.mark.spark, pytest.mark.slow]),
+        *(pytest.param(host, marks=[pytest.mark.spark, pytest.mark.slow]) for host in ("spark", "spark stream")),
     ],
 )
 def test_classes_and_registrations_of_a_script_are_the_same_in_every_process(
