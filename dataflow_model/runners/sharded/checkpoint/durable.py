@@ -22,10 +22,8 @@ from dataflow_model.values.pickles import dump, load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORMAT: Final = 7
-"""The format of everything in a checkpoint; `docs/upgrade.md` lists the versions that write each format."""
-_OLDEST: Final = 7
-"""The oldest format that this version reads."""
+FORMAT: Final = 8
+"""The format of everything in a checkpoint, the only one that is read; `docs/upgrade.md` lists who writes each."""
 
 _MAGIC: Final = b"\x00DFM"
 _CHECKSUM_BYTES: Final = 4
@@ -288,17 +286,16 @@ def check_format(format_number: Any, name: str) -> None:
         >>> check_format(FORMAT + 1, "'run.json'")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 8 by a newer version of dataflow_model; this version reads format 7
+        dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 9 by a newer version of dataflow_model; this version reads format 8
         Hint: run the pipeline with that version, or start over with another checkpoint
     """  # noqa: E501 - the first line of a message is one line
-    if isinstance(format_number, int) and _OLDEST <= format_number <= FORMAT:
+    if format_number == FORMAT:
         return
     newer = isinstance(format_number, int) and format_number > FORMAT
     was = f"in format {format_number}" if format_number else "without a format number"
-    formats = f"format {FORMAT}" if _OLDEST == FORMAT else f"formats {_OLDEST} to {FORMAT}"
     raise CheckpointMismatch(
         f"{name} was written {was} by {'a newer' if newer else 'an older'} version of dataflow_model; "
-        f"this version reads {formats}",
+        f"this version reads format {FORMAT}",
         hint="run the pipeline with that version, or start over with another checkpoint",
     )
 

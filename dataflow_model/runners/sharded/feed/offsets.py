@@ -45,14 +45,6 @@ class Offset:
     signalled: str = ""
     sources: Mapping[str, SourceOffset] = attrs.field(factory=dict)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return attrs.asdict(self, recurse=False)
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Restore an offset; an earlier release may have stored one without some of the attributes."""
-        for name, value in ({"drains": False} | dict(state)).items():
-            object.__setattr__(self, name, value)
-
     def of_source(self, label: str) -> SourceOffset:
         """Return the origins of a source, of which there are none if it has not been listed."""
         return self.sources.get(label, _NOT_READ)
@@ -60,8 +52,6 @@ class Offset:
     def to_json(self) -> dict[str, Any]:
         """Return the offset as JSON values, with the format of the checkpoint, as Spark logs it."""
         own = attrs.asdict(self, recurse=False)
-        if not self.drains:
-            del own["drains"]  # which earlier releases do not know
         sources = {label: source.to_json() for label, source in self.sources.items()}
         return {"format": FORMAT, **own, "begun": [*self.begun], "signals": [*self.signals], "sources": sources}
 
