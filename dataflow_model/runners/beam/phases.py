@@ -33,6 +33,8 @@ _PROCESS: Final[str] = common_urns.sdf_components.PROCESS_SIZED_ELEMENTS_AND_RES
 NOTHING: Final = "dataflow_model:nothing:v1"
 """A `Flatten` without inputs."""
 OWN_PART: Final = URN
+_COMPARABLE: Final = frozenset({common_urns.coders.INTERVAL_WINDOW.urn, common_urns.coders.GLOBAL_WINDOW.urn})
+"""The kinds of coders of windows that are equal if their encodings are."""
 _COMBINED: Final = frozenset({COMBINE, COMBINE_ELEMENTS, COMBINE_RESULTS})
 OURS: Final = frozenset({OWN_PART, NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST_STREAM, RESHUFFLE}) | _COMBINED
 """The kinds of transforms that are nodes of a plan; Beam's operations run the others."""
@@ -192,7 +194,9 @@ def _expand_sdf(stages: Iterable[Any], context: Any) -> Iterator[Any]:
 def _lift_combiners(stages: Iterable[Any], context: Any) -> Iterator[Any]:
     """Combine before a grouping where its windows do not merge and its panes are at the ends of their windows.
 
-    A combined element is at the end of its window, which is not where an element of a session would be.
+    A combined element is at the end of its window, which is not where an element of a session would be. What combines
+    before a grouping looks windows up, and those of a user's class may be equal although their encodings differ, or may
+    not be comparable.
     """
     components = context.components
     context.runner_only_urns |= _COMBINED
@@ -202,7 +206,9 @@ def _lift_combiners(stages: Iterable[Any], context: Any) -> Iterator[Any]:
             [pcoll] = transform.inputs.values()
             strategy = components.windowing_strategies[components.pcollections[pcoll].windowing_strategy_id]
             does_not_merge = strategy.merge_status == beam_runner_api_pb2.MergeStatus.NON_MERGING
-            if does_not_merge and strategy.output_time == beam_runner_api_pb2.OutputTime.END_OF_WINDOW:
+            is_comparable = components.coders[strategy.window_coder_id].spec.urn in _COMPARABLE
+            at_ends = strategy.output_time == beam_runner_api_pb2.OutputTime.END_OF_WINDOW
+            if does_not_merge and is_comparable and at_ends:
                 is_global = strategy.window_fn.urn == common_urns.global_windows.urn
                 yield from _lifted(stage, context, keeps_beams=is_global)
                 continue

@@ -80,16 +80,17 @@ class BeamMergingFn(BeamWindowFn):
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
         """Return pairs: the windows to merge, and the window that they become."""
         convert = Windows(self.coder)
-        theirs = {convert.one_to_beam(window): window for window in windows}
         merged: list[tuple[list[Any], Any]] = []
 
         class Context(beam_window.WindowFn.MergeContext):  # type: ignore[misc] # Beam ships no types that mypy takes
             def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
                 merged.append((list(to_be_merged), merge_result))
 
-        self.fn.merge(Context(list(theirs)))
-        for parts, whole in merged:
-            yield [theirs[part] for part in parts if part in theirs], convert.one_from_beam(whole)
+        self.fn.merge(Context([convert.one_to_beam(window) for window in windows]))
+        given = set(windows)
+        for parts, whole in merged:  # the coder tells windows apart: a class of a user's may have no equality
+            ours = [convert.one_from_beam(part) for part in parts]
+            yield [part for part in ours if part in given], convert.one_from_beam(whole)
 
 
 class OwnWindowFn(beam_window.WindowFn):  # type: ignore[misc] # Beam ships no types that mypy takes
