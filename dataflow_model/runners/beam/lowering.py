@@ -38,13 +38,14 @@ from dataflow_model.runners.beam.functions.harness import (
     key_coder,
 )
 from dataflow_model.runners.beam.functions.kernels import COMBINE_EARLY, COMBINE_ELEMENTS, combiner_of, reduced
+from dataflow_model.runners.beam.functions.placed import PlaceFn
 from dataflow_model.runners.beam.functions.registered import Registered
 from dataflow_model.runners.beam.functions.splittable import KeyOfElement, SplittableStageFn
 from dataflow_model.runners.beam.functions.stages import SIDE, BundledStageFn, StageFn, StageRun
 from dataflow_model.runners.beam.functions.stateful import StatefulStageFn
 from dataflow_model.runners.beam.own.parts import part_of
 from dataflow_model.runners.beam.phases import Fused, Step, parts_of
-from dataflow_model.runners.beam.scripts import scripts_of
+from dataflow_model.runners.beam.scripts import adds_placed, scripts_of
 from dataflow_model.runners.beam.strategies import strategy_of
 
 if TYPE_CHECKING:
@@ -237,7 +238,11 @@ class _Lowering:
         scripts = scripts_of(transform, self._context)
         for tag, script in sorted(scripts.items()):
             own_label = label if len(scripts) == 1 else f"{label}/{tag}"
-            self._add(Read(label=own_label, source=script), {MAIN: transform.outputs[tag]})
+            outputs = {MAIN: transform.outputs[tag]}
+            self._add(Read(label=own_label, source=script), outputs)
+            if adds_placed(script):
+                placing = ParDo(label=f"{own_label}/in windows", input=Ref(own_label), fn=PlaceFn())
+                self._add(placing, outputs)
 
     def _flatten(self, label: str, transform: Any, output: str) -> None:
         refs: list[Ref] = []

@@ -196,10 +196,12 @@ def _lift_combiners(stages: Iterable[Any], context: Any) -> Iterator[Any]:
 
     A combined element is at the end of its window, which is not where an element of a session would be. What combines
     before a grouping looks windows up, and those of a user's class may be equal although their encodings differ, or may
-    not be comparable.
+    not be comparable. In the global window, Beam's does not look at windows, in which a `TestStream` may add elements.
     """
     components = context.components
     context.runner_only_urns |= _COMBINED
+    stages = list(stages)
+    has_script = any(transform.spec.urn == TEST_STREAM for stage in stages for transform in stage.transforms)
     for stage in stages:
         [transform] = stage.transforms
         if transform.spec.urn in {COMBINE, COMBINE_ELEMENTS}:
@@ -208,8 +210,8 @@ def _lift_combiners(stages: Iterable[Any], context: Any) -> Iterator[Any]:
             does_not_merge = strategy.merge_status == beam_runner_api_pb2.MergeStatus.NON_MERGING
             is_comparable = components.coders[strategy.window_coder_id].spec.urn in _COMPARABLE
             at_ends = strategy.output_time == beam_runner_api_pb2.OutputTime.END_OF_WINDOW
-            if does_not_merge and is_comparable and at_ends:
-                is_global = strategy.window_fn.urn == common_urns.global_windows.urn
+            is_global = strategy.window_fn.urn == common_urns.global_windows.urn
+            if does_not_merge and is_comparable and at_ends and not (is_global and has_script):
                 yield from _lifted(stage, context, keeps_beams=is_global)
                 continue
         yield stage

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from apache_beam.coders.coders import GlobalWindowCoder
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.testing.test_stream import WindowedValueHolder
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, ScriptSource, Step, WatermarkStep
-from dataflow_model.runners.beam.functions.times import our_instant, our_time
+from dataflow_model.runners.beam.functions.placed import Placed
+from dataflow_model.runners.beam.functions.times import BeamWindow, Windows, our_instant, our_pane, our_time
 from dataflow_model.time import EventTime, ProcessingTime
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def scripts_of(transform: Any, context: Any) -> dict[str, ScriptSource]:
         context: Beam's context, which decodes its elements.
 
     Raises:
-        UnsupportedOnRunner: for one with an endpoint, or with elements that are in windows already.
+        UnsupportedOnRunner: for one with an endpoint, or with elements in windows of a class of the program's own.
     """
     payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.TestStreamPayload)
     label = transform.unique_name
@@ -48,6 +50,12 @@ def scripts_of(transform: Any, context: Any) -> dict[str, ScriptSource]:
     return scripts
 
 
+def adds_placed(script: ScriptSource) -> bool:
+    """Return whether a script adds elements that are in windows already."""
+    added = [step.elements for step in script.steps if isinstance(step, AddStep)]
+    return any(isinstance(value, Placed) for elements in added for value, _ in elements)
+
+
 def _steps(label: str, events: Any, coder: Any) -> Iterator[tuple[str | None, Step]]:
     """Yield the steps, each with the tag of its output; one of the clock is for all of them."""
     clock = 0
@@ -55,15 +63,9 @@ def _steps(label: str, events: Any, coder: Any) -> Iterator[tuple[str | None, St
         match event.WhichOneof("event"):
             case "element_event":
                 elements = [
-                    (coder.decode(each.encoded_element), EventTime(our_time(each.timestamp * _MILLISECOND)))
+                    _element(label, coder.decode(each.encoded_element), each.timestamp * _MILLISECOND)
                     for each in event.element_event.elements
                 ]
-                placed = [value for value, _ in elements if isinstance(value, WindowedValueHolder)]
-                if placed:
-                    raise UnsupportedOnRunner(
-                        f"{label!r} adds {placed[0]!r}, already in a window, which this runner does not support",
-                        hint="add a TimestampedValue, and use WindowInto behind the TestStream",
-                    )
                 if elements:
                     yield event.element_event.tag, AddStep(tuple(elements))
             case "watermark_event":
@@ -72,3 +74,18 @@ def _steps(label: str, events: Any, coder: Any) -> Iterator[tuple[str | None, St
             case "processing_time_event":
                 clock += event.processing_time_event.advance_duration * _MILLISECOND
                 yield None, ClockStep(ProcessingTime(clock))
+
+
+def _element(label: str, value: Any, micros: int) -> tuple[Any, EventTime]:
+    """Return an element with its event time; one that is in windows already has its own."""
+    if not isinstance(value, WindowedValueHolder):
+        return value, EventTime(our_time(micros))
+    placed = value.windowed_value
+    windows = Windows(GlobalWindowCoder()).from_beam(tuple(placed.windows))
+    if any(isinstance(window, BeamWindow) for window in windows):
+        raise UnsupportedOnRunner(
+            f"{label!r} adds {placed.value!r} in {placed.windows}, which the coder of its windows cannot encode",
+            hint="add it in an IntervalWindow that is not empty, or use WindowInto behind the TestStream",
+        )
+    at = EventTime(our_time(placed.timestamp.micros))
+    return Placed(placed.value, windows, our_pane(placed.pane_info)), at
