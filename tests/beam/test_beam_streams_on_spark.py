@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,8 @@ import dataflow_model as dm
 pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
 
 import apache_beam as beam
+from apache_beam.io import unbounded_source
+from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
@@ -168,6 +172,72 @@ def periodic(pipeline: Any) -> Any:
 
 def test_an_unbounded_input_that_ends_gives_its_results_and_ends_the_stream(tmp_path: Path, spark: Any) -> None:
     assert answers(periodic, SparkRunner(spark, checkpoint=tmp_path / "checkpoint"), tmp_path) == ["('k', 2)"] * 2
+
+
+class Mark(unbounded_source.CheckpointMark):  # type: ignore[misc]
+    """How far a reader of a process has read, which is noted when the mark is finalized."""
+
+    def __init__(self, last_index: int, reader: int, notes: Path) -> None:
+        self.last_index, self.reader, self.notes = last_index, reader, notes
+
+    def finalize_checkpoint(self) -> None:
+        with self.notes.open("a") as file:
+            file.write(f"{self.last_index} {os.getpid() == self.reader}\n")
+
+
+class MarkingReader(unbounded_source._CountingReader):  # type: ignore[misc]
+    """Reads the numbers of the source."""
+
+    def __init__(self, count: int, begin: int, notes: Path) -> None:
+        super().__init__(count, begin)
+        self._notes = notes
+
+    def get_checkpoint_mark(self) -> Mark:
+        return Mark(super().get_checkpoint_mark().last_index, os.getpid(), self._notes)
+
+
+class Marking(unbounded_source.UnboundedCountingSource):  # type: ignore[misc]
+    """Numbers, whose marks note that they are finalized."""
+
+    def __init__(self, count: int, notes: Path) -> None:
+        super().__init__(count)
+        self._notes = notes
+
+    def create_reader(self, options: Any, checkpoint_mark: Any) -> Any:
+        return MarkingReader(self._count, 0 if checkpoint_mark is None else checkpoint_mark.last_index + 1, self._notes)
+
+
+def test_marks_of_an_unbounded_source_are_finalized_where_they_were_made_after_their_commit(
+    tmp_path: Path, spark: Any
+) -> None:
+    notes = tmp_path / "finalized"
+    pipeline = beam.Pipeline(runner=SparkRunner(spark, checkpoint=tmp_path / "checkpoint"))
+    read = pipeline | ReadFromUnboundedSource(Marking(1_000_000, notes), max_records_per_bundle=10)
+    _ = read | beam.Map(str) | dm.beam.Write(dm.io.WriteText(tmp_path / "read"))
+    result = pipeline.run()
+    until = time.monotonic() + 300
+    while not notes.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    published = {int(line) for file in (tmp_path / "read").glob("*.txt") for line in file.read_text().split()}
+    result.cancel()
+    numbers = [line.split() for line in notes.read_text().splitlines()]
+    assert {is_here for _, is_here in numbers} == {"True"}
+    finalized = [int(number) for number, _ in numbers]
+    assert finalized == sorted(set(finalized))
+    assert all(number % 10 == 9 for number in finalized)
+    assert published.issuperset(range(finalized[0] + 1))
+
+
+def test_a_function_that_is_to_be_called_after_a_commit_is_rejected_where_the_input_is_read() -> None:
+    class Finalized(beam.DoFn):  # type: ignore[misc]
+        def process(self, element: Any, finalizer: Any = beam.DoFn.BundleFinalizerParam) -> Any:
+            finalizer.register(print)
+            yield element
+
+    pipeline = beam.Pipeline(runner=SparkRunner(checkpoint="unused"))
+    _ = pipeline | beam.Create([1], reshuffle=False) | "finalized" >> beam.ParDo(Finalized())
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'finalized' asks to be called.*Hint: put beam.Reshuffle"):
+        pipeline.run()
 
 
 class Ended(window.NonMergingWindowFn):  # type: ignore[misc]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.overriding import override
+from dataflow_model.plan.functions.resuming import AwaitsCommit
 from dataflow_model.runners.sharded.stages import in_process
 from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
 from dataflow_model.runners.sharded.tasks.task import ProcessCache
@@ -22,7 +25,7 @@ from tests.support.micro_batches import Streamed
 from tests.support.pipelines import seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from dataflow_model.runners.sharded.tasks.rows import Row
     from dataflow_model.runners.sharded.tasks.task import Task
@@ -110,3 +113,56 @@ def test_cached_state_of_a_superseded_attempt_is_not_used(calm: list[Any], tmp_p
         run = Streamed(build, tmp_path, rows=18).finish()
     assert seen(run.collected("Collect")) == calm
     assert set(run.progress()["cache"]) == {"void", "behind"}  # it is never fresh
+
+
+SHARDS = 4
+"""The shards of a micro-batch below: two of each of two stages."""
+PROCESSED: list[bool] = []
+"""Whether the attempt that processed an element has become durable, by the number of the element."""
+ACKNOWLEDGED: list[int] = []
+"""The numbers of the elements for which functions were called after their commit."""
+
+
+class Acknowledging(dm.DoFn, AwaitsCommit):
+    """Acknowledges elements once they are committed."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def process(self, value: Any) -> Any:
+        self.numbers.append(len(PROCESSED))
+        PROCESSED.append(Superseded.is_durable)
+        yield value
+
+    @override
+    def take_uncommitted(self) -> Callable[[], None] | None:
+        numbers, self.numbers = self.numbers, []
+        return functools.partial(ACKNOWLEDGED.extend, numbers) if numbers else None
+
+
+class Superseded(Cluster):
+    """Every other micro-batch is run to its end by worker 0 before worker 1 runs it, whose state is the durable one."""
+
+    is_durable: ClassVar[bool] = True
+
+    def task(self, task: Task, worker: int) -> Task:
+        is_repeated = (self.turn - 1) // SHARDS % 2 == 1
+        Superseded.is_durable = worker == 1 or not is_repeated
+        return super().task(task, worker)
+
+
+def test_what_waits_for_a_commit_is_called_only_for_attempts_that_became_durable(tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        counts = p | SCRIPT | dm.Window.into(dm.FixedWindows("8 seconds")) | dm.Count.per_key()
+        _ = counts | dm.Reshuffle() | dm.ParDo(Acknowledging()) | dm.io.Collect()
+
+    PROCESSED.clear()
+    ACKNOWLEDGED.clear()
+    late = Attempt(worker=0, rows=1_000, goes_on=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_process, "run_shard", Superseded([([], 0)] * SHARDS + [([late], 1)] * SHARDS).run)
+        Streamed(build, tmp_path, rows=3).finish()
+    assert ACKNOWLEDGED
+    assert len(set(ACKNOWLEDGED)) == len(ACKNOWLEDGED)
+    assert all(PROCESSED[number] for number in ACKNOWLEDGED)
+    assert not all(PROCESSED)

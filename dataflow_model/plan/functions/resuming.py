@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import abc
+from typing import TYPE_CHECKING
 
 from dataflow_model.plan.functions.dofn import DoFn
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class AwaitsCommit(abc.ABC):
-    """A function that learns in a stream in process when what it has put out is committed and published."""
+    """A function of a stream that has something to do once what it has put out is committed and published.
+
+    A process that is killed before never does it.
+    """
 
     @abc.abstractmethod
-    def committed(self) -> None:
-        """Learn that all micro-batches so far are committed; a process that is killed before may never call it."""
+    def take_uncommitted(self) -> Callable[[], None] | None:
+        """Return what is to be called once all that it has put out so far is committed, and forget it; may be `None`.
+
+        It is called in the process that runs the function: in process when the micro-batch is published, and on Spark
+        when the process runs the shard again and finds its own attempt in the durable state.
+        """
 
 
 class ResumingFn(DoFn):

@@ -15,9 +15,11 @@ from apache_beam.typehints import typecheck
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
-from dataflow_model.plan.logical.nodes import ParDo
-from dataflow_model.plan.logical.stages import changing_sides
+from dataflow_model.plan.logical.graph import main_inputs
+from dataflow_model.plan.logical.nodes import ParDo, Read
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.beam.functions.harness import function_of, known_urns
+from dataflow_model.runners.beam.functions.stages import OfStage
 from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
 
 if TYPE_CHECKING:
@@ -115,6 +117,31 @@ def check_sides_of_state(plan: Plan) -> None:
             )
 
 
+def check_finalization(plan: Plan) -> None:
+    """Check that functions that ask to be called when a bundle is committed run on shards, whose state says so.
+
+    Args:
+        plan: the plan of a stream on Spark.
+
+    Raises:
+        UnsupportedOnRunner: with the label of a function that runs in front of the first shuffle.
+    """
+    staged = cut_into_stages(plan, changing_sides(plan))
+    keyed = {node.label for node in staged.keyed}
+    in_front: set[str] = set(staged.ahead)
+    for node in plan.nodes:
+        inputs = {ref.label for ref in main_inputs(node)}
+        if isinstance(node, Read) or (node.label not in keyed and not inputs.isdisjoint(in_front)):
+            in_front.add(node.label)
+        if isinstance(node, ParDo) and node.label in in_front and isinstance(node.fn, OfStage):
+            for label in node.fn.finalized():
+                raise UnsupportedOnRunner(
+                    f"{label!r} asks to be called when a bundle is committed, but it runs where a stream on Spark "
+                    "reads its input, and may run again elsewhere",
+                    hint="put beam.Reshuffle() in front of it, or leave out the BundleFinalizerParam",
+                )
+
+
 def _check_kind(transform: Any) -> None:
     """Check that a transform without parts is one that Beam's Python workers or the engine can run."""
     passes_on = not set(transform.outputs.values()) - set(transform.inputs.values())
@@ -175,8 +202,10 @@ def _check_function(label: str, payload: Any, *, has_clock: bool, has_commits: b
         )
     if payload.requests_finalization and not has_commits:
         raise UnsupportedOnRunner(
-            f"{label!r} asks to be called when a bundle is committed, which only runs in process support",
-            hint="use LocalRunner, or leave out the BundleFinalizerParam",
+            f"{label!r} asks to be called when a bundle is committed, but a bundle that has ended may be "
+            "processed again here",
+            hint="run it in a pipeline of Beam's by dataflow_model.beam.LocalRunner, or as a stream on Spark, with "
+            "--dm_checkpoint=DIRECTORY; or leave out the BundleFinalizerParam",
         )
     domains = {timer.time_domain for timer in payload.timer_family_specs.values()}
     if beam_runner_api_pb2.TimeDomain.PROCESSING_TIME in domains and not (has_clock or _is_batching(payload)):

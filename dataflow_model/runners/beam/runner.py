@@ -21,7 +21,7 @@ from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to, replacement_of
 from dataflow_model.runners.beam.own.labelled import with_percentiles, with_retractions
-from dataflow_model.runners.beam.requirements import check, check_bounded, check_sides_of_state
+from dataflow_model.runners.beam.requirements import check, check_bounded, check_finalization, check_sides_of_state
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
@@ -43,6 +43,7 @@ class _Host:
         is_stream: whether it has a clock that advances, by which timers in processing time fire.
         may_repeat: whether it may process a bundle again that has ended.
         tells_commits: whether functions learn in which bundles it will not.
+        tells_shards: whether only functions on shards learn that.
         is_here: whether functions run in this process.
         is_job: whether it is a batch job on Spark, whose input has to end.
     """
@@ -52,6 +53,7 @@ class _Host:
     may_repeat: bool
     is_here: bool
     tells_commits: bool = False
+    tells_shards: bool = False
     is_job: bool = False
 
 
@@ -109,6 +111,8 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         run = uuid.uuid4().hex
         plan = lower(pipeline, StageRun(run, host.tells_commits), is_drain=self._is_drain)
         check_sides_of_state(plan)
+        if host.tells_shards:
+            check_finalization(plan)
         plan = with_percentiles(plan, own.dm_watermark_percentile)
         plan = with_retractions(plan, own.dm_retracting, own.dm_retractable)
         running.begin(run, NO_PACKAGES if host.is_here else packages_of(options))
@@ -188,7 +192,7 @@ class SparkRunner(BeamRunner):
         runner = functools.partial(self._runner, checkpoint, options.dm_spark_master)
         if checkpoint is None:
             return _Host(runner, is_stream=False, may_repeat=True, is_here=False, is_job=True)
-        return _Host(runner, is_stream=True, may_repeat=True, is_here=False)
+        return _Host(runner, is_stream=True, may_repeat=True, is_here=False, tells_commits=True, tells_shards=True)
 
     def _runner(self, checkpoint: Any, master: str | None) -> Runner:
         from dataflow_model.runners.spark import SparkRunner as OurSparkRunner

@@ -211,7 +211,9 @@ class LocalStream:
         acknowledge(self.program.staged.sources, commit.offset)
         for node in self.program.staged.plan.nodes:
             if isinstance(node, ParDo) and isinstance(node.fn, AwaitsCommit):
-                node.fn.committed()
+                call = node.fn.take_uncommitted()
+                if call is not None:
+                    call()
 
     @property
     def _publisher(self) -> Publisher:

@@ -450,6 +450,18 @@ def function_of(payload: Any) -> Any:
     return pickler.loads(core.DoFnInfo.from_runner_api(payload.do_fn, None).serialized_dofn_data())[0]
 
 
+def finalized_in(spec: StageSpec) -> list[str]:
+    """Return the names of the functions of a stage that ask to be called when a bundle is committed."""
+    descriptor = beam_fn_api_pb2.ProcessBundleDescriptor.FromString(spec.descriptor)
+    process = common_urns.sdf_components.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn
+    return [
+        name
+        for name, transform in sorted(descriptor.transforms.items())
+        if transform.spec.urn in {_PAR_DO, process}
+        and proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload).requests_finalization
+    ]
+
+
 def never_ends(fn: Any) -> bool:
     """Return whether a splittable function declares that the work on one element may never end.
 

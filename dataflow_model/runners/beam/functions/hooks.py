@@ -10,6 +10,7 @@ it claims the next position, so that it always makes progress: there is room for
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from apache_beam.runners import common, sdf_utils
 from apache_beam.transforms import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # The budget of a splittable function ---------------------------------------------------------------------------------
 
@@ -106,10 +107,12 @@ class Uncommitted:
         finally:
             _KEEPING.uncommitted = None
 
-    def committed(self) -> None:
-        """Call the callbacks; Beam logs their errors."""
+    def take(self) -> Callable[[], None] | None:
+        """Return what calls the callbacks, whose errors Beam logs, and forget them; `None` if there are none."""
+        if not self._callbacks.has_callbacks():
+            return None
         callbacks, self._callbacks = self._callbacks, _Callbacks()
-        _call_all(callbacks)
+        return functools.partial(_call_all, callbacks)
 
 
 def _finalize(registered: Any) -> None:

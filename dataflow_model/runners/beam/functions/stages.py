@@ -17,7 +17,7 @@ from dataflow_model.plan.functions.dofn import TaggedOutput
 from dataflow_model.plan.functions.resuming import AwaitsCommit
 from dataflow_model.plan.functions.windowed import BundleFn, ForeignFn, InputColumns, OutputColumns, WindowedOutput
 from dataflow_model.runners.beam.functions import running
-from dataflow_model.runners.beam.functions.harness import Operations, StageSpec, key_coder
+from dataflow_model.runners.beam.functions.harness import Operations, StageSpec, finalized_in, key_coder
 from dataflow_model.runners.beam.functions.hooks import Uncommitted
 from dataflow_model.runners.beam.functions.registered import Registered
 from dataflow_model.runners.beam.functions.times import (
@@ -148,9 +148,12 @@ class OfStage(AwaitsCommit, ForeignFn):
         self.hosted: Hosted | None = None
 
     @override
-    def committed(self) -> None:
-        if self.uncommitted is not None:
-            self.uncommitted.committed()
+    def take_uncommitted(self) -> Callable[[], None] | None:
+        return None if self.uncommitted is None else self.uncommitted.take()
+
+    def finalized(self) -> list[str]:
+        """Return the names of the functions that ask to be called when a bundle is committed."""
+        return finalized_in(self.spec)
 
     def opened(self) -> Hosted:
         """Return the operations, which are there within a bundle."""

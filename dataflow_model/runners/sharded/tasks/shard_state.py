@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import DataflowError
+from dataflow_model.plan.functions.resuming import AwaitsCommit
+from dataflow_model.plan.logical.nodes import ParDo
 from dataflow_model.runners.engine.lanes.watermarks import Watermarks
 from dataflow_model.runners.engine.machines.shard import StageShard
 from dataflow_model.runners.sharded.state.key_classes import check_key_classes, further_key_classes
@@ -37,6 +39,7 @@ class ShardState:
         token: the token of the micro-batch after which this is the state.
         contents: the keys in each record of the log.
         how: whether the cache was `"fresh"`, `"behind"` or `"void"` when it was opened.
+        uncommitted: what its functions want to be called when the micro-batch of `token` is committed.
     """
 
     shard: StageShard
@@ -44,6 +47,7 @@ class ShardState:
     token: str = ""
     contents: Contents = attrs.field(factory=Contents)
     how: str = "void"
+    uncommitted: list[Callable[[], None]] = attrs.field(factory=list)
     _log: StateLog | None = None
 
     @classmethod
@@ -73,6 +77,10 @@ class ShardState:
                 state, how = cls._new(program, depth), "void"
                 missed = log.since("")
             state.catch_up(log, missed or [], whole=how == "void")
+        for call in state.uncommitted:  # the attempt is part of the durable state, so it was not repeated elsewhere
+            call()
+        state.uncommitted.clear()
+        state.take_uncommitted(task)  # of an attempt of another shard that has failed
         return attrs.evolve(state, log=log, how=how, token=token)
 
     @classmethod
@@ -115,6 +123,7 @@ class ShardState:
         self.token = self._log.append(Delta(self.meta, entries), self._current, self.contents)
         task.reach("after_state")
         self._log = None
+        self.uncommitted = self.take_uncommitted(task)
         if self.shard.is_over:
             self.shard.tear_down()
             return
@@ -152,3 +161,14 @@ class ShardState:
         """Tear down a cached shard, ignoring errors, which do not concern the run that replaces it."""
         with contextlib.suppress(Exception):
             self.shard.tear_down()
+
+    def take_uncommitted(self, task: Task) -> list[Callable[[], None]]:
+        """Return what the functions want to be called once all that they have put out is committed, and forget it.
+
+        A host in process takes it itself.
+        """
+        if task.stays:
+            return []
+        nodes = [task.program.staged.plan[label] for label in self.shard.labels]
+        fns = [node.fn for node in nodes if isinstance(node, ParDo) and isinstance(node.fn, AwaitsCommit)]
+        return [call for fn in fns if (call := fn.take_uncommitted()) is not None]
