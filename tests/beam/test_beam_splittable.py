@@ -21,14 +21,19 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as proto
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
-from apache_beam.transforms import window
+from apache_beam.transforms import trigger, window
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.periodicsequence import PeriodicImpulse
-from apache_beam.transforms.userstate import CombiningValueStateSpec, TimeDomain, TimerSpec, on_timer
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimeDomain, TimerSpec, on_timer
 
 from dataflow_model.beam import LocalRunner
 from tests.support.beam.killed_job import Totals
-from tests.support.beam.programs import answers, state_with_a_side_input
+from tests.support.beam.programs import (
+    READ_WITH_STATE,
+    answers,
+    state_with_a_changing_side_input,
+    state_with_a_side_input,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,16 +135,6 @@ class WithAdded(beam.DoFn):  # type: ignore[misc]
             tracker.defer_remainder()
 
 
-class WithState(beam.DoFn):  # type: ignore[misc]
-    """A function with state and a side input."""
-
-    COUNT = CombiningValueStateSpec("count", sum)
-
-    def process(self, pair: Any, side: Any, count: Any = beam.DoFn.StateParam(COUNT)) -> Any:
-        count.add(1)
-        yield pair, side
-
-
 class SoonAfter(beam.DoFn):  # type: ignore[misc]
     """Emits a line 1 ms of the clock after an element."""
 
@@ -169,7 +164,7 @@ class Mark(unbounded_source.CheckpointMark):  # type: ignore[misc]
 class FinalizingReader(unbounded_source._CountingReader):  # type: ignore[misc]
     """Reads the numbers of the source."""
 
-    def get_checkpoint_mark(self) -> Mark:
+    def get_checkpoint_mark(self) -> Any:
         return Mark(super().get_checkpoint_mark().last_index)
 
 
@@ -338,13 +333,68 @@ def test_a_side_input_that_changes_slowly_is_read_by_windows(runner: LocalRunner
     assert sorted(notes.lines) == sorted(f"({at:.1f}, [{at // 10 * 10:.1f}])" for at in range(0, 30, 5))
 
 
-@pytest.mark.parametrize("fn", [WithAdded(), WithState()], ids=["splittable", "stateful"])
-def test_a_side_input_that_changes_is_rejected_where_there_is_state(fn: Any) -> None:
+def test_a_side_input_that_changes_is_rejected_where_work_may_never_end() -> None:
     pipeline = beam.Pipeline(runner=LocalRunner())
     ticks = pipeline | "ticks" >> PeriodicImpulse(start_timestamp=0, stop_timestamp=3, fire_interval=1)
-    _ = pipeline | beam.Create([("a", 1)]) | "worked" >> beam.ParDo(fn, beam.pvalue.AsSingleton(ticks))
-    with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'worked.* has state or may never end.*Hint"):
+    _ = pipeline | beam.Create([("a", 1)]) | "worked" >> beam.ParDo(WithAdded(), beam.pvalue.AsSingleton(ticks))
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'worked.* may never end, and has a side input.*Hint"):
         pipeline.run()
+
+
+def test_a_side_input_that_changes_slowly_is_read_by_a_function_with_state(runner: LocalRunner, tmp_path: Path) -> None:
+    assert answers(state_with_a_changing_side_input, runner, tmp_path) == READ_WITH_STATE
+
+
+class Numbered(beam.DoFn):  # type: ignore[misc]
+    """Emits the number of each element of a key, and the values of a side input then."""
+
+    NUMBER = ReadModifyWriteStateSpec("number", beam.coders.VarIntCoder())
+
+    def process(self, pair: Any, side: Any, number: Any = beam.DoFn.StateParam(NUMBER)) -> Any:
+        number.write((number.read() or 0) + 1)
+        yield "stateful", pair[1], sorted(side), number.read()
+
+
+def test_a_function_with_state_reads_what_one_without_reads_at_each_element(
+    runner: LocalRunner, tmp_path: Path
+) -> None:
+    notes = Notes(tmp_path / "notes")
+    script = BeamTestStream()
+    for number in range(4):
+        script = script.add_elements([10 * number], tag="side").add_elements([("a", number)], tag="main")
+    script = script.advance_watermark_to_infinity("side").advance_watermark_to_infinity("main")
+    pipeline = beam.Pipeline(runner=runner)
+    outputs = pipeline | script
+    at_once = beam.WindowInto(
+        window.GlobalWindows(),
+        trigger=trigger.Repeatedly(trigger.AfterCount(1)),
+        accumulation_mode=trigger.AccumulationMode.DISCARDING,
+    )
+    side = beam.pvalue.AsIter(outputs["side"] | at_once)
+    _ = outputs["main"] | "stateful" >> beam.ParDo(Numbered(), side) | "noted" >> beam.Map(notes)
+    stateless = outputs["main"] | beam.Map(lambda pair, side: ("stateless", pair[1], sorted(side)), side)
+    _ = stateless | beam.Map(notes)
+    assert pipeline.run().wait_until_finish(60_000) == "DONE"
+    read = [[0], [0, 10], [0, 10, 20], [0, 10, 20, 30]]
+    assert sorted(notes.lines) == [
+        *(f"('stateful', {number}, {values}, {number + 1})" for number, values in enumerate(read)),
+        *(f"('stateless', {number}, {values})" for number, values in enumerate(read)),
+    ]
+
+
+def test_a_side_input_that_changes_is_read_by_a_function_with_state_after_a_restart(tmp_path: Path) -> None:
+    def run() -> Any:
+        pipeline = beam.Pipeline(runner=LocalRunner(checkpoint=tmp_path / "checkpoint"))
+        _ = state_with_a_changing_side_input(pipeline) | beam.Map(notes)
+        return pipeline.run()
+
+    notes = Notes(tmp_path / "notes")
+    result = run()
+    while len(notes.lines) < 3:
+        assert result.wait_until_finish(10) in {"RUNNING", "DONE"}
+    result.cancel()
+    assert run().wait_until_finish(60_000) == "DONE"
+    assert sorted(set(notes.lines)) == READ_WITH_STATE
 
 
 def test_a_side_input_that_does_not_change_is_read_by_a_function_with_state(

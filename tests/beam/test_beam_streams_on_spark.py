@@ -26,7 +26,13 @@ from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.userstate import BagStateSpec, TimeDomain, TimerSpec, on_timer
 
 from dataflow_model.beam import SparkRunner
-from tests.support.beam.programs import PROGRAMS, answers, state_and_timers
+from tests.support.beam.programs import (
+    PROGRAMS,
+    READ_WITH_STATE,
+    answers,
+    state_and_timers,
+    state_with_a_changing_side_input,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,6 +180,11 @@ def test_an_unbounded_input_that_ends_gives_its_results_and_ends_the_stream(tmp_
     assert answers(periodic, SparkRunner(spark, checkpoint=tmp_path / "checkpoint"), tmp_path) == ["('k', 2)"] * 2
 
 
+def test_a_side_input_that_changes_is_read_by_a_function_with_state(tmp_path: Path, spark: Any) -> None:
+    runner = SparkRunner(spark, checkpoint=tmp_path / "checkpoint")
+    assert answers(state_with_a_changing_side_input, runner, tmp_path) == READ_WITH_STATE
+
+
 class Mark(unbounded_source.CheckpointMark):  # type: ignore[misc]
     """How far a reader of a process has read, which is noted when the mark is finalized."""
 
@@ -192,7 +203,7 @@ class MarkingReader(unbounded_source._CountingReader):  # type: ignore[misc]
         super().__init__(count, begin)
         self._notes = notes
 
-    def get_checkpoint_mark(self) -> Mark:
+    def get_checkpoint_mark(self) -> Any:
         return Mark(super().get_checkpoint_mark().last_index, os.getpid(), self._notes)
 
 
@@ -243,8 +254,9 @@ def test_a_function_that_is_to_be_called_after_a_commit_is_rejected_where_the_in
 class Ended(window.NonMergingWindowFn):  # type: ignore[misc]
     """Assigns windows that have ended before the element, the later ones in both orders."""
 
-    def assign(self, context: Any) -> Any:
-        return [window.IntervalWindow(-20, -10), window.IntervalWindow(context.timestamp - 5, context.timestamp)]
+    def assign(self, assign_context: Any) -> Any:
+        at = assign_context.timestamp
+        return [window.IntervalWindow(-20, -10), window.IntervalWindow(at - 5, at)]
 
     def get_window_coder(self) -> Any:
         return beam.coders.coders.IntervalWindowCoder()
@@ -253,8 +265,8 @@ class Ended(window.NonMergingWindowFn):  # type: ignore[misc]
 class Together(window.WindowFn):  # type: ignore[misc]
     """Assigns windows of one instant, and merges all of a key, however far they are apart."""
 
-    def assign(self, context: Any) -> Any:
-        return [window.IntervalWindow(context.timestamp, context.timestamp + 1)]
+    def assign(self, assign_context: Any) -> Any:
+        return [window.IntervalWindow(assign_context.timestamp, assign_context.timestamp + 1)]
 
     def merge(self, merge_context: Any) -> None:
         if len(merge_context.windows) > 1:

@@ -15,6 +15,7 @@ from apache_beam.typehints import typecheck
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.plan.functions.resuming import ResumingFn
 from dataflow_model.plan.logical.graph import main_inputs
 from dataflow_model.plan.logical.nodes import ParDo, Read
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
@@ -98,8 +99,8 @@ def check_bounded(pipeline: Any, *, is_streaming: bool) -> None:
         )
 
 
-def check_sides_of_state(plan: Plan) -> None:
-    """Check that no function with state, and none that may never end, has a side input that changes.
+def check_sides_of_unending(plan: Plan) -> None:
+    """Check that no function that may never end has a side input that changes.
 
     Args:
         plan: the plan of the run.
@@ -109,11 +110,11 @@ def check_sides_of_state(plan: Plan) -> None:
     """
     changing = changing_sides(plan)
     for node in plan.nodes:
-        if isinstance(node, ParDo) and node.is_stateful and node.has_side_among(changing):
+        if isinstance(node, ParDo) and isinstance(node.fn, ResumingFn) and node.has_side_among(changing):
             raise UnsupportedOnRunner(
-                f"{node.label!r} has state or may never end, and a side input that changes while the pipeline runs, "
+                f"{node.label!r} may never end, and has a side input that changes while the pipeline runs, "
                 "which no runner supports together yet",
-                hint="read the side input in a function of its own in front of it, or make the side input bounded",
+                hint="read the side input in a function of its own behind it, or make the side input bounded",
             )
 
 

@@ -21,8 +21,9 @@ from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to, replacement_of
 from dataflow_model.runners.beam.own.labelled import with_percentiles, with_retractions
-from dataflow_model.runners.beam.requirements import check, check_bounded, check_finalization, check_sides_of_state
+from dataflow_model.runners.beam.requirements import check, check_bounded, check_finalization, check_sides_of_unending
 from dataflow_model.runners.beam.result import BeamResult
+from dataflow_model.runners.beam.side_inputs import with_sides_in_elements
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, StageRun(run, host.tells_commits), is_drain=self._is_drain)
-        check_sides_of_state(plan)
+        check_sides_of_unending(plan)
+        plan = with_sides_in_elements(plan)
         if host.tells_shards:
             check_finalization(plan)
         plan = with_percentiles(plan, own.dm_watermark_percentile)

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import apache_beam as beam
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.transforms import window
 from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.userstate import (
     BagStateSpec,
     CombiningValueStateSpec,
@@ -126,6 +127,31 @@ def state_with_a_side_input(p: Any) -> Any:
     added = beam.pvalue.AsSingleton(untyped)
     pairs = p | beam.Create([("a", 1), ("b", 2), ("a", 3)]) | beam.Map(tuple).with_output_types(tuple[str, int])
     return pairs | beam.ParDo(AddingUp(), added).with_input_types(tuple[str, int], int)
+
+
+def state_with_a_changing_side_input(p: Any) -> Any:
+    """Return totals of each key, with the values of two side inputs of which one is another in each window of 10 s."""
+    times = {"start_timestamp": 0, "stop_timestamp": 30}
+    windows = beam.WindowInto(window.FixedWindows(10))
+    tables = p | "tables" >> PeriodicImpulse(fire_interval=10, **times) | "in 10 s" >> windows
+    table = beam.pvalue.AsSingleton(tables | beam.Map(float))
+    ticks = p | "ticks" >> PeriodicImpulse(fire_interval=5, **times) | "of 10 s" >> windows
+    pairs = ticks | "pairs" >> beam.Map(lambda tick: ("a", int(tick))).with_output_types(tuple[str, int])
+    names = beam.pvalue.AsDict(p | "names" >> beam.Create([("a", "Anna")]))
+    return pairs | beam.ParDo(InTables(), names, table)
+
+
+READ_WITH_STATE: Final = sorted(f"('Anna', {at}, {at // 10 * 10.0}, {1 + at % 10 // 5})" for at in range(0, 30, 5))
+
+
+class InTables(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Emits each value with the table of its window and its number among the values of its key and window."""
+
+    COUNT = CombiningValueStateSpec("count", sum)
+
+    def process(self, pair: Any, names: Any, table: Any, count: Any = beam.DoFn.StateParam(COUNT)) -> Any:
+        count.add(1)
+        yield names[pair[0]], pair[1], table, count.read()
 
 
 def batches(p: Any) -> Any:

@@ -34,20 +34,29 @@ class StatefulStageFn(OfStage, DoFn):
         spec: the stage.
         run: the run.
         lateness: the allowed lateness of its input, in microseconds.
+        with_elements: the names of the arguments for side inputs whose values come with the elements.
     """
 
     pieces = MapStateSpec[str, Any]()
     event_timer = TimerSpec(TimeDomain.EVENT_TIME)
     clock_timer = TimerSpec(TimeDomain.PROCESSING_TIME)
 
-    def __init__(self, spec: StageSpec, run: StageRun, lateness: int) -> None:
+    def __init__(self, spec: StageSpec, run: StageRun, lateness: int, with_elements: tuple[str, ...] = ()) -> None:
         super().__init__(spec, run)
-        self.lateness = lateness
+        self.lateness, self.with_elements = lateness, with_elements
         self.states: States | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what travels to other processes."""
         return super().__getstate__() | {"states": None}
+
+    def with_sides_in_elements(self, names: tuple[str, ...]) -> StatefulStageFn:
+        """Return the stage as one of pairs with a key, and a value with the values of side inputs.
+
+        Args:
+            names: the names of their arguments.
+        """
+        return StatefulStageFn(self.spec, self.of_run, self.lateness, names)
 
     @override
     def start_bundle(self) -> None:
@@ -72,9 +81,12 @@ class StatefulStageFn(OfStage, DoFn):
         """Process an element."""
         hosted = self._enter(window, pieces, event_timer, clock_timer)
         reader = hosted.operations.sides
+        encoded, value = pair
+        if self.with_elements:
+            value, values = value
+            sides.update(zip(self.with_elements, values, strict=True))
         for number, side in enumerate(self.spec.sides):
             reader.look_ups[side] = fixed(sides[f"{SIDE}{number}"])
-        encoded, value = pair
         with in_stage(self.spec.label):
             element = hosted.element((hosted.decode_key(encoded), value), int(timestamp), (window,), pane)
             hosted.operations.receive(element)
