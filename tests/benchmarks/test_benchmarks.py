@@ -28,6 +28,8 @@ from benchmarks.harness import Result, measure
 from benchmarks.processes import PeakMemory, processor_seconds, proportional, resident
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+LONG = {"beam", "local_workers", "local_words"}
+"""Comparisons that start more processes than one a side, or import Beam; so do those of memory and those with peers."""
 
 
 @pytest.mark.slow
@@ -143,7 +145,7 @@ def test_retracted_panes_are_not_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if benchmark.peers and name != "beam_state" else ())
+        pytest.param(name, marks=pytest.mark.slow if benchmark.peers or benchmark.memory or name in LONG else ())
         for name, benchmark in BENCHMARKS.items()
         if benchmark.local
     ],
