@@ -296,25 +296,24 @@ class StreamingResult(StreamResult):
     def _is_last(self) -> bool:
         """Return whether the micro-batch that ends the run has been committed.
 
-        Spark's last report says so; where the session keeps no reports, Spark's logs do.
+        Spark's last report says so; where the session keeps no reports, Spark's logs do. A report of an idle query has
+        the number of the micro-batch to come, so only Spark's logs tell which micro-batch is the last committed one.
         """
         progress = self.query.lastProgress
         if progress is None:
             keeps_reports = int(str(self._spark.conf.get(_REPORTS_KEPT, "100"))) >= _LEAST_REPORTS
-            committed = last_committed(self._checkpoint.host_part)
-            return not keeps_reports and is_end_committed(self._checkpoint.host_part) and self._is_over(committed)
+            return not keeps_reports and is_end_committed(self._checkpoint.host_part) and self._is_over()
         for source in progress.sources:
             with contextlib.suppress(ValueError):  # the offsets of other sources may be any text
                 offset = own_offset(str(source.endOffset))
                 if offset is not None:
-                    return bool(offset["last"]) and self._is_over(int(progress.batchId))
+                    return bool(offset["last"]) and self._is_over()
         return False
 
-    def _is_over(self, committed: int | None) -> bool:
-        """Return whether no work is left that outlasts the input, and no micro-batch is being committed.
-
-        Args:
-            committed: the last micro-batch that Spark has committed.
-        """
+    def _is_over(self) -> bool:
+        """Return whether no work is left that outlasts the input, and no micro-batch is being committed."""
         progress = read_progress(self._checkpoint.common_part)
-        return progress.get("moment") is None and progress.get("batch", -1) <= (-1 if committed is None else committed)
+        if progress.get("moment") is not None:
+            return False
+        committed = last_committed(self._checkpoint.host_part)
+        return bool(progress.get("batch", -1) <= (-1 if committed is None else committed))
