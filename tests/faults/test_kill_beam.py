@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-mod
 import apache_beam as beam
 
 from dataflow_model.beam import LocalRunner
-from tests.support.faults.beam_job import BeamJob, build, counted
+from tests.support.faults.beam_job import PIPELINES, BeamJob, counted
 from tests.support.faults.victims import PYTHON, kill_drivers, kill_while_it_runs
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ pytestmark = [  # Beam's own warnings, and a start of Spark after each kill
 ]
 
 
-@pytest.fixture(scope="module")
-def uninterrupted() -> dict[str, list[Any]]:
-    """Return what a run in process counts, to which nothing happens."""
+@functools.cache
+def uninterrupted(builds: str) -> dict[str, list[Any]]:
+    """Return what a run of a pipeline in process counts, to which nothing happens."""
     pipeline = beam.Pipeline(runner=LocalRunner())
-    build(pipeline)
+    PIPELINES[builds](pipeline)
     result = pipeline.run()
     result.wait_until_finish()
     return counted(result)
@@ -54,25 +55,21 @@ def new_beam_job(tmp_path: Path) -> Callable[..., BeamJob]:
     return make
 
 
-@pytest.mark.parametrize(("kills", "rows"), [(3, 25), (20, 5)])
+@pytest.mark.parametrize(("builds", "kills", "rows"), [("script", 3, 25), ("script", 20, 5), ("inputs", 20, 5)])
 def test_a_beam_pipeline_whose_python_processes_are_killed_counts_what_an_uninterrupted_one_does(
-    java_home: str,
-    new_beam_job: Callable[..., BeamJob],
-    uninterrupted: dict[str, list[Any]],
-    tally: Tally,
-    kills: int,
-    rows: int,
+    java_home: str, new_beam_job: Callable[..., BeamJob], tally: Tally, builds: str, kills: int, rows: int
 ) -> None:
-    job = new_beam_job(rows_per_batch=rows, master="local[2,8]", resumes=40)
+    job = new_beam_job(builds=builds, rows_per_batch=rows, master="local[2,8]", resumes=40)
     killed = kill_while_it_runs(java_home, job, PYTHON, kills=kills, seed=2)
-    tally.judge("Python process of a Beam pipeline killed", killed, uninterrupted, outcome_of(job))
+    tally.judge(f"Python process of Beam {builds} killed", killed, uninterrupted(builds), outcome_of(job))
 
 
+@pytest.mark.parametrize("builds", PIPELINES)
 def test_a_beam_pipeline_whose_driver_is_killed_at_random_moments_counts_what_an_uninterrupted_one_does(
-    java_home: str, new_beam_job: Callable[..., BeamJob], uninterrupted: dict[str, list[Any]], tally: Tally
+    java_home: str, new_beam_job: Callable[..., BeamJob], tally: Tally, builds: str
 ) -> None:
-    for job, killed in kill_drivers(java_home, lambda: new_beam_job(rows_per_batch=5), kills=20, seed=3):
-        tally.judge("driver of a Beam pipeline killed", killed, uninterrupted, outcome_of(job))
+    for job, killed in kill_drivers(java_home, lambda: new_beam_job(builds=builds, rows_per_batch=5), kills=20, seed=3):
+        tally.judge(f"driver of Beam {builds} killed", killed, uninterrupted(builds), outcome_of(job))
 
 
 def outcome_of(job: BeamJob) -> dict[str, list[Any]]:

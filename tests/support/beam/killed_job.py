@@ -115,6 +115,17 @@ def expected() -> dict[str, Any]:
     return {"lines": sorted({*lines}), "counted": NUMBERS * len(KEYS), "emitted": len(lines)}
 
 
+def build(pipeline: Any) -> tuple[Any, Any]:
+    """Return the totals of each key and window, and how many numbers of the unbounded source each window has."""
+    numbers = pipeline | beam.Create(KEYS) | beam.ParDo(InTwos())
+    source = ReadFromUnboundedSource(UnboundedCountingSource(READ), max_records_per_bundle=3)
+    read = pipeline | source | "keyed" >> beam.Map(lambda number: ("read", number))
+    both = (numbers, read) | beam.Flatten()
+    windows = both | beam.WindowInto(window.FixedWindows(_WINDOW))
+    counts = windows | beam.Filter(lambda pair: pair[0] == "read") | beam.combiners.Count.PerKey()
+    return windows | beam.ParDo(Totals()), counts | beam.Map(_shown)
+
+
 def main(folder: Path, point: str, micro_batch: int, mark: str) -> None:
     """Run the pipeline from its checkpoint to its end, unless it is killed, and write what it has put out."""
     notes = folder / "notes"
@@ -125,14 +136,9 @@ def main(folder: Path, point: str, micro_batch: int, mark: str) -> None:
 
     with killed_at(point, micro_batch, mark):
         pipeline = beam.Pipeline(runner=LocalRunner(checkpoint=folder / "checkpoint"))
-        numbers = pipeline | beam.Create(KEYS) | beam.ParDo(InTwos())
-        source = ReadFromUnboundedSource(UnboundedCountingSource(READ), max_records_per_bundle=3)
-        read = pipeline | source | "keyed" >> beam.Map(lambda number: ("read", number))
-        both = (numbers, read) | beam.Flatten()
-        windows = both | beam.WindowInto(window.FixedWindows(_WINDOW))
-        _ = windows | beam.ParDo(Totals()) | "totals" >> beam.Map(note)
-        counts = windows | beam.Filter(lambda pair: pair[0] == "read") | beam.combiners.Count.PerKey()
-        _ = counts | beam.Map(_shown) | "sizes" >> beam.Map(note)
+        totals, sizes = build(pipeline)
+        _ = totals | "totals" >> beam.Map(note)
+        _ = sizes | "sizes" >> beam.Map(note)
         result = pipeline.run()
         result.wait_until_finish()
     counts_of: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A streaming pipeline of Beam's with state and timers on Spark, as a program that a test kills and starts again.
+"""Streaming pipelines of Beam's on Spark, as a program that a test kills and starts again.
 
 Usage: python -m tests.support.faults.beam_job FOLDER; the folder holds a pickled `BeamJob`. What it commits once is
 what its functions count, since Beam's sinks are functions that write again when they are repeated.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import apache_beam as beam
 import attrs
@@ -21,7 +21,11 @@ from apache_beam.transforms.userstate import BagStateSpec, TimeDomain, TimerSpec
 
 import dataflow_model as dm
 from dataflow_model.beam import SparkRunner
+from tests.support.beam import killed_job
 from tests.support.faults.flights_job import SparkJob, main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 STEPS: Final = 60
 _WIDTH: Final = 10
@@ -29,14 +33,19 @@ _WIDTH: Final = 10
 
 @attrs.frozen(kw_only=True)
 class BeamJob(SparkJob):
-    """One run of the pipeline, however often it is started."""
+    """One run of a pipeline, however often it is started.
 
+    Attributes:
+        builds: the name of the pipeline, one of `PIPELINES`.
+    """
+
+    builds: str = "script"
     program: ClassVar[str] = "tests.support.faults.beam_job"
 
     def run(self, spark: Any) -> dict[str, list[Any]]:
         """Run it to its end, and return what it has counted."""
         pipeline = beam.Pipeline(runner=_InSmallBatches(spark, self.rows_per_batch, str(self.checkpoint)))
-        build(pipeline)
+        PIPELINES[self.builds](pipeline)
         result = pipeline.run()
         result.wait_until_finish()
         return counted(result)
@@ -89,7 +98,14 @@ class Counting(beam.DoFn):  # type: ignore[misc]
         beam.metrics.Metrics.counter("values", f"{pair[0]} {of.end}").inc(pair[1])
 
 
-def build(pipeline: Any) -> None:
+class CountingLines(beam.DoFn):  # type: ignore[misc]
+    """Counts each line."""
+
+    def process(self, line: str) -> None:
+        beam.metrics.Metrics.counter("lines", line).inc()
+
+
+def add_script(pipeline: Any) -> None:
     """Add state and timers, and panes, for a script whose values are distinct powers within a window."""
     rng = random.Random(5)
     script = BeamTestStream()
@@ -107,6 +123,15 @@ def build(pipeline: Any) -> None:
     sums = pairs | beam.CombinePerKey(sum) | "named" >> beam.MapTuple(lambda key, value: (f"pane {key}", value))
     delayed = pairs | beam.ParDo(Delayed())
     _ = (sums, delayed) | beam.Flatten() | beam.ParDo(Counting())
+
+
+def add_inputs(pipeline: Any) -> None:
+    """Add a splittable function that defers its work and an unbounded source, with state and timers, and panes."""
+    totals, sizes = killed_job.build(pipeline)
+    _ = (totals, sizes) | beam.Flatten() | "lines" >> beam.Map(str) | beam.ParDo(CountingLines())
+
+
+PIPELINES: Final[Mapping[str, Callable[[Any], None]]] = {"script": add_script, "inputs": add_inputs}
 
 
 def counted(result: Any) -> dict[str, list[Any]]:

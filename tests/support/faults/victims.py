@@ -153,6 +153,8 @@ def kill_drivers(
 ) -> Iterator[tuple[AnyJob, int]]:
     """Kill the driver of a job at random moments, and start it again; yield each job that has ended, and its kills.
 
+    A moment is in the start of a run, or in a micro-batch soon after it, also on a machine that is slow.
+
     Args:
         java_home: where Java is.
         new_job: creates a job, whenever one has ended before all kills were made.
@@ -164,7 +166,8 @@ def kill_drivers(
     while left:
         with Victim(java_home, job) as victim:
             started = victim.until(victim.has_started, "the run has started")
-            if started and victim.lives(rng.uniform(0, 6)):
+            micro_batches = job.micro_batches() + rng.randrange(3)
+            if started and victim.comes_to(micro_batches) and victim.lives(rng.uniform(0, 1.5)):
                 killed, left = killed + 1, left - 1
                 continue
             victim.finish()
