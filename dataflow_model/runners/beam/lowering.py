@@ -264,7 +264,7 @@ class _Lowering:
             node = attrs.evolve(node, combine=self._combiner(transform))
         self._nodes.append(node)
         self._strategies[Ref(label)] = self._strategy(output, label)
-        fn = MapFn(DecodeKey(self._key_coder(output), self._run.id))
+        fn = MapFn(DecodeKey(self._key_coder(pcoll), self._run.id))  # not of the output, whose coder may be another
         decoded = ParDo(label=f"{label}/key decoded", input=Ref(label), fn=fn)
         self._add(decoded, {MAIN: output})
 
