@@ -237,8 +237,9 @@ def test_early_on_time_and_late_panes_of_a_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize("grouping", [beam.GroupByKey, lambda: beam.CombinePerKey(max)], ids=["group", "combine"])
 def test_a_grouping_that_nothing_reads_decodes_its_keys_as_they_were_encoded(grouping: Callable[[], Any]) -> None:
     with beam.Pipeline(runner=LocalRunner()) as pipeline:
-        pairs = pipeline | beam.Create([("key " * 15, 1), ("key " * 15, 2)]) | beam.Map(lambda pair: pair).with_output_types(tuple[Any, int])
-        _ = pairs | beam.WindowInto(window.Sessions(1)) | grouping()  # where nothing is combined before the grouping
+        pairs = pipeline | beam.Create([("key " * 15, 1), ("key " * 15, 2)])
+        of_any_key = pairs | beam.Map(lambda pair: pair).with_output_types(tuple[Any, int])
+        _ = of_any_key | beam.WindowInto(window.Sessions(1)) | grouping()  # nothing is combined before the grouping
 
 
 @pytest.mark.parametrize("is_stateful", [False, True])

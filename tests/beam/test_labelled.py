@@ -18,6 +18,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import trigger, window
 from apache_beam.transforms.userstate import BagStateSpec
+from apache_beam.utils import windowed_value
 
 from dataflow_model.beam import LocalRunner, Read, Write
 
@@ -109,18 +110,41 @@ class Remembering(beam.DoFn):  # type: ignore[misc] # Beam ships no types that m
 
 
 class AtTheEnd(beam.DoFn):  # type: ignore[misc]
-    def process(self, element: Any) -> Any:
-        yield element
+    """Emits the elements of a bundle, with their number, when it ends."""
 
-    def finish_bundle(self) -> None:
-        pass
+    def start_bundle(self) -> None:
+        self.elements: list[Any] = []
+
+    def process(self, element: Any, at: Any = beam.DoFn.TimestampParam, of: Any = beam.DoFn.WindowParam) -> None:
+        self.elements.append((element, at, of))
+
+    def finish_bundle(self) -> Any:
+        number = len(self.elements)
+        for element, at, of in self.elements:
+            yield windowed_value.WindowedValue((element, number), at, (of,))
+
+
+def test_retractions_come_in_bundles_of_their_own() -> None:
+    def build(pipeline: Any) -> Any:
+        return summed(pipeline) | beam.ParDo(AtTheEnd())
+
+    panes = emitted(build, "--dm_watermark_percentile=sums=90", "--dm_retracting=sums")
+    assert [pane.rpartition(")")[0] for pane in panes] == ["(1, 1", "(1, 1", "(3, 1", "(3, 1", "(7, 1"]
+    assert ["retract" in pane for pane in panes] == [False, True, False, True, False]
+
+
+def test_a_combiner_that_combines_before_its_grouping_takes_retractions_back() -> None:
+    def mean(pipeline: Any) -> Any:
+        return summed(pipeline) | beam.Map(lambda value: ("all", value)) | "mean" >> beam.combiners.Mean.PerKey()
+
+    assert emitted(mean, "--dm_retracting=sums")[-1].startswith("('all', 7.0)")
+    assert emitted(mean)[-1].startswith("('all', 5.0)")
 
 
 @pytest.mark.parametrize(
     ("reader", "error", "message"),
     [
         (lambda sums: sums | beam.Map(lambda v: ("k", v)) | beam.ParDo(Remembering()), dm.UnsupportedOnRunner, "state"),
-        (lambda sums: sums | beam.ParDo(AtTheEnd()), dm.PlanError, "end of a bundle"),
         (
             lambda sums: sums.pipeline | beam.Create([1]) | "side" >> beam.Map(max, beam.pvalue.AsSingleton(sums)),
             dm.UnsupportedOnRunner,
@@ -132,7 +156,7 @@ class AtTheEnd(beam.DoFn):  # type: ignore[misc]
             r"(?s)'print' is at the end.*--dm_retractable='print'",
         ),
     ],
-    ids=["state", "bundle", "side input", "end"],
+    ids=["state", "side input", "end"],
 )
 def test_a_function_that_would_take_a_retraction_for_an_element_is_rejected(
     reader: Callable[[Any], Any], error: type[Exception], message: str

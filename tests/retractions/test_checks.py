@@ -101,14 +101,6 @@ class Careful(dm.DoFn):
         yield element
 
 
-class Closing(dm.DoFn):
-    def process(self, element: Any) -> Iterator[Any]:
-        yield element
-
-    def finish_bundle(self) -> Any:
-        return ["end"]
-
-
 def test_a_function_that_is_not_retractable_is_refused() -> None:
     p = dm.Pipeline()
     _ = retracted(p) | "careful" >> dm.ParDo(Careful())
@@ -125,12 +117,6 @@ def test_a_function_that_is_not_retractable_is_accepted_if_nothing_is_retracted(
         | "too" >> dm.ParDo(Careful())
     )
     check(p.plan())
-
-
-def test_outputs_of_finish_bundle_are_refused_after_retractions() -> None:
-    p = dm.Pipeline()
-    _ = retracted(p) | "closing" >> dm.ParDo(Closing())
-    refused(p, "'closing' emits outputs at the end of a bundle", "'sums'", "Hint: emit outputs only in `process`")
 
 
 def test_a_changing_side_input_is_refused_after_retractions_and_a_static_one_accepted() -> None:

@@ -57,6 +57,37 @@ def test_outputs_of_a_function_for_a_retraction_are_retractions() -> None:
     ]
 
 
+class AtEnd(dm.DoFn):
+    """Emits the elements of a bundle, and how many it has, when it ends."""
+
+    def start_bundle(self) -> None:
+        self.elements: list[Any] = []
+
+    def process(self, element: Any) -> None:
+        self.elements.append(element)
+
+    def finish_bundle(self) -> Any:
+        return [(*element, len(self.elements)) for element in self.elements]
+
+
+@given(SCRIPTS)
+def test_where_elements_may_be_retracted_each_is_a_bundle_of_a_function_that_emits_at_its_end(
+    script: TestStream,
+) -> None:
+    def grouped(function: Any) -> tuple[Callable[[dm.Pipeline], Any], Callable[[dm.Pipeline], Any]]:
+        def build(p: dm.Pipeline) -> Any:
+            return counted(p, script) | "function" >> function()
+
+        def build_grouped(p: dm.Pipeline) -> Any:
+            values = build(p) | dm.MapTuple(lambda key, value, number: (number, value))
+            return values | "again" >> RETRACTING | dm.Sum.per_key()
+
+        return build, build_grouped
+
+    at_end = [collected(build) for build in grouped(lambda: dm.ParDo(AtEnd()))]
+    assert at_end == [collected(build) for build in grouped(lambda: dm.Map(lambda pair: (*pair, 1)))]
+
+
 def test_side_outputs_partitions_and_dead_letters_carry_retractions() -> None:
     def split(pair: tuple[str, int]) -> Iterator[Any]:
         yield pair

@@ -46,7 +46,9 @@ def check_retractions(plan: Plan) -> None:
 
 
 def applies_retractions(node: Node, changing: Collection[SideInput]) -> bool:
-    """Return whether a transform can apply retractions of its input, if no window expires.
+    """Return whether a transform can apply retractions of its input as it applies its elements, if no window expires.
+
+    A function that emits at the ends of bundles cannot: its bundles would have one element each.
 
     Args:
         node: the transform.
@@ -99,10 +101,10 @@ def _check_function(node: ParDo, source: Retracting) -> None:
             f"{node.label!r} is declared not retractable, but {source.label!r} emits retractions",
             hint='use .accumulating() before it, or set retractable="memoised" if it is only nondeterministic',
         )
-    if type(node.fn).finish_bundle is not DoFn.finish_bundle:
+    if node.retractable == "memoised" and type(node.fn).finish_bundle is not DoFn.finish_bundle:
         raise PlanError(
-            f"{node.label!r} emits outputs at the end of a bundle, but {source.label!r} emits retractions, "
-            "and it would be unknown which of these outputs to retract",
+            f"{node.label!r} emits outputs at the end of a bundle, which are not kept for the retractions of "
+            f"{source.label!r}",
             hint="emit outputs only in `process`, or use .accumulating() before it",
         )
 

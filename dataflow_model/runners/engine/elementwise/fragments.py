@@ -39,6 +39,7 @@ from dataflow_model.plan.logical.nodes import (
     ToPairs,
     Write,
 )
+from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.plan.logical.stages import side_cut
 from dataflow_model.runners.engine.elementwise.answers import answer, read_ahead
 from dataflow_model.runners.engine.elementwise.assigning import with_pairs, with_timestamps, with_windows
@@ -54,7 +55,7 @@ from dataflow_model.runners.engine.elementwise.flows import Flow, Outputs
 from dataflow_model.runners.engine.elementwise.vectorized import run_on_columns
 from dataflow_model.runners.engine.functions.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.functions.user_code import FINISH_HINT, dead_letter, life_cycle, listed, user_error
-from dataflow_model.runners.engine.lanes.bundle import Bundle, updates_of
+from dataflow_model.runners.engine.lanes.bundle import Bundle, all_joined, updates_of
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
 from dataflow_model.runners.engine.lanes.lanes import Lane, taken
 from dataflow_model.runners.engine.lanes.order import numbered_by_cause
@@ -106,8 +107,19 @@ class Fragment:
         self._of_root = _Lists(self._root)
 
     def run(self, bundle: Bundle, tag: str = MAIN) -> dict[str, Bundle]:
-        """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
-        return {cut: self._gather(flow) for cut, flow in self._arrived(bundle, tag).items()}
+        """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause.
+
+        If a function emits at the ends of bundles and its input may be retracted, each element is a bundle of its own:
+        what the function emits for a retraction is then what it has emitted for the value that is retracted.
+        """
+        if not self._retracts_at_ends or len(bundle) <= 1:
+            return {cut: self._gather(flow) for cut, flow in self._arrived(bundle, tag).items()}
+        elements = bundle.plain()
+        arrived: dict[str, list[Bundle]] = {}
+        for row in range(len(elements)):
+            for cut, flow in self._arrived(elements.sliced(row, row + 1), tag).items():
+                arrived.setdefault(cut, []).append(self._gather(flow))
+        return {cut: all_joined(bundles) for cut, bundles in arrived.items()}
 
     def run_placed(self, placed: PlacedBundle, tag: str) -> dict[str, PlacedBundle]:
         """Run elements of several instants through; return the elements that arrive at each cut, in order of cause.
@@ -159,6 +171,15 @@ class Fragment:
         """Whether a function of the fragment is called at the beginning or the end of a bundle."""
         functions = [node.fn for node in self._nodes if isinstance(node, ParDo)]
         return any(_overrides(fn, name) for fn in functions for name in _AROUND)
+
+    @functools.cached_property
+    def _retracts_at_ends(self) -> bool:
+        """Whether a function of the fragment emits at the ends of bundles, of which elements may be retracted."""
+        emitting = [node for node in self._nodes if isinstance(node, ParDo) and _overrides(node.fn, _AROUND[1])]
+        if not emitting:
+            return False
+        retracted = retracted_collections(self._plan)
+        return any(node.input in retracted for node in emitting)
 
     def _consumers(self, ref: Ref) -> list[Node]:
         return [node for node in self._plan.consumers(ref) if node.label not in self._skip]
