@@ -133,3 +133,33 @@ def test_a_forked_process_does_not_remove_the_package_that_its_parent_unpacked(t
         """,
     )
     assert not os.path.exists(ended.stdout.strip())  # noqa: PTH110 - an empty path would be a folder
+
+
+def test_a_module_of_another_sdk_is_imported_once_and_not_in_each_worker(tmp_path: Path) -> None:
+    (tmp_path / "slow_sdk.py").write_text(
+        "import os, pathlib\n"
+        "with (pathlib.Path(__file__).parent / 'imported').open('a') as file:\n"
+        "    file.write(f'{os.getpid()} ')\n"
+    )
+    ended = ran(
+        tmp_path,
+        """
+        from dataflow_model.plan.functions.windowed import ForeignFn
+
+        class Foreign(ForeignFn, dm.DoFn):
+            modules = ("slow_sdk", "missing_sdk")
+
+            def process(self, x):
+                import slow_sdk
+                yield os.getppid()
+
+        servers = set()
+        for run in range(3):
+            with dm.Pipeline(runner=dm.LocalRunner(workers=2)) as p:
+                _ = p | dm.Create(range(10)) | dm.Reshuffle() | dm.ParDo(Foreign()) | "out" >> dm.io.Collect()
+            servers |= {record.value for record in p.result.collected("out")}
+        print(*servers)
+        """,
+    )
+    [server] = ended.stdout.split()
+    assert (tmp_path / "imported").read_text().split() == [server]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.errors import PlanError
+from dataflow_model.plan.functions.windowed import ForeignFn
 from dataflow_model.plan.logical.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, Node, ParDo, Read, Ref
 from dataflow_model.plan.logical.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 
@@ -58,6 +59,12 @@ class Plan:
     def changed(self, change: Callable[[Node], Node]) -> Plan:
         """Return the plan with other nodes of the same labels: `change` is called with each node, in order."""
         return attrs.evolve(self, nodes=tuple(map(change, self.nodes)))
+
+    @property
+    def foreign_modules(self) -> tuple[str, ...]:
+        """The modules of functions of other SDKs, which a process imports before it forks those that run them."""
+        functions = [node.fn for node in self.nodes if isinstance(node, ParDo)]
+        return tuple(sorted({name for fn in functions if isinstance(fn, ForeignFn) for name in fn.modules}))
 
     def late_data_of(self, strategy: WindowingStrategy) -> LateData:
         """Return what happens to elements whose window has expired: by the strategy, else by the pipeline's default."""

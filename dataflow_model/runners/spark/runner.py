@@ -24,7 +24,7 @@ from dataflow_model.runners.runs.options import (
 from dataflow_model.runners.spark.deployment.failures import is_stopped
 from dataflow_model.runners.spark.deployment.installation import check_pyspark
 from dataflow_model.runners.spark.deployment.session import active, shuffle_partitions
-from dataflow_model.runners.spark.deployment.worker_python import modules_of, quick_workers
+from dataflow_model.runners.spark.deployment.worker_python import quick_workers
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class SparkRunner:
                 hint="create a new session, and pass it to a new SparkRunner",
             )
         warn_if_uncompiled()
-        workers = quick_workers(self.spark, modules_of(plan))
+        workers = quick_workers(self.spark, plan.foreign_modules)
         if self.mode == "batch":
             from dataflow_model.runners.spark import batch
 

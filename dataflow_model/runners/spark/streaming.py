@@ -39,7 +39,7 @@ from dataflow_model.runners.spark.deployment.shipping import (
     register_source,
     ship_program,
 )
-from dataflow_model.runners.spark.deployment.worker_python import modules_of, quick_workers
+from dataflow_model.runners.spark.deployment.worker_python import quick_workers
 from dataflow_model.runners.spark.end_of_stream import has_teardown, tear_down_workers
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.sink import OUR_SINK, StreamWriter
@@ -276,7 +276,7 @@ class StreamingResult(StreamResult):
         self._mark.end(superseded=isinstance(self._error, SupersededRun))
         plan = self._staged.plan
         if has_teardown(plan) and not is_stopped(self._spark):
-            with settings_of(self._spark, _OF_WORKERS), quick_workers(self._spark, modules_of(plan)):
+            with settings_of(self._spark, _OF_WORKERS), quick_workers(self._spark, plan.foreign_modules):
                 tear_down_workers(self._spark, self._package, self._program.digest, self._checkpoint.shards)
 
     def _offset(self) -> Offset | None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BOOT: Final = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from dataflow_model.runners.local.workers.fork_server import serve; serve({descriptor})"
+    "import pickle, sys; sys.path[:], modules = pickle.load(sys.stdin.buffer); "
+    "from dataflow_model.runners.local.workers.fork_server import serve; serve({descriptor}, modules)"
 )
 _REQUEST: Final = b"\0"
 _END_SECONDS: Final = 5.0
@@ -69,9 +69,13 @@ class ForkedWorker:
 
 
 class _ForkServer:
-    """The fork server as its parent sees it; it ends with its parent."""
+    """The fork server as its parent sees it; it ends with its parent.
 
-    def __init__(self) -> None:
+    Args:
+        modules: what it imports besides this package.
+    """
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
         self._requests, theirs = socket.socketpair()
         with theirs:
             # A session of its own: Ctrl-C in a terminal reaches this process only, which then ends the workers.
@@ -85,7 +89,7 @@ class _ForkServer:
             )
         assert self._process.stdin is not None  # noqa: S101 - it is a pipe
         with self._process.stdin as stdin, contextlib.suppress(BrokenPipeError):
-            stdin.write(pickle.dumps(sys.path))
+            stdin.write(pickle.dumps((sys.path, modules)))
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
@@ -114,12 +118,15 @@ class _ForkServer:
 
 
 _lock: Final = threading.Lock()
-_fork_server: list[_ForkServer] = []
-"""The fork server of this process, once a run has needed it."""
+_fork_servers: dict[tuple[str, ...], _ForkServer] = {}
+"""The fork servers of this process that runs have needed, by the modules that they have imported."""
 
 
-def fork_worker() -> ForkedWorker:
+def fork_worker(modules: tuple[str, ...] = ()) -> ForkedWorker:
     """Fork a worker of this process.
+
+    Args:
+        modules: what the run needs besides this package; one that cannot be imported is the worker's to report.
 
     Raises:
         UnsupportedOnRunner: on a platform without `fork`.
@@ -130,42 +137,46 @@ def fork_worker() -> ForkedWorker:
             hint="use dm.LocalRunner() without workers",
         )
     with _lock:
-        if _fork_server and not _fork_server[0].is_alive():
-            _fork_server.pop().close()
-        if not _fork_server:
-            _fork_server.append(_ForkServer())
-        return _fork_server[0].fork()
+        if modules in _fork_servers and not _fork_servers[modules].is_alive():
+            _fork_servers.pop(modules).close()
+        if modules not in _fork_servers:
+            _fork_servers[modules] = _ForkServer(modules)
+        return _fork_servers[modules].fork()
 
 
 @atexit.register
 def _close() -> None:
     with _lock:
-        while _fork_server:
-            _fork_server.pop().close()
+        while _fork_servers:
+            _fork_servers.popitem()[1].close()
 
 
 def _leave_in_child() -> None:
     """Leave the fork server to the process that has started it; another thread of that one may have held the lock."""
     _lock._at_fork_reinit()  # type: ignore[attr-defined] # noqa: SLF001 - as the modules of Python do
-    while _fork_server:
-        _fork_server.pop().leave()
+    while _fork_servers:
+        _fork_servers.popitem()[1].leave()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_in_child)
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, modules: tuple[str, ...]) -> None:
     """Fork workers for as long as the parent asks for them; the main loop of the fork server.
 
     Args:
         descriptor: the file descriptor of the socket by which requests arrive, each with the socket for the worker and
             the pipe for its exit status.
+        modules: what it imports before the first fork, if it can.
     """
     from dataflow_model.runners.local.workers.worker import flush_output, work
 
     if importlib.util.find_spec("pandas") is not None:  # where it is installed, Arrow imports it to convert columns
         importlib.import_module("pandas")
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     gc.freeze()
     statuses: dict[int, Connection] = {}
     with socket.socket(fileno=descriptor) as requests, _ended_children() as ended:

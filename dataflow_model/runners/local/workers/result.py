@@ -36,7 +36,7 @@ class WorkersResult(BoundedRun):
         self._may_stop = True
         self._lock = threading.Lock()
         """Guards the pipe, which is open as long as the run may be stopped."""
-        self._team = Team(job.assignments, self._stops, self._note)
+        self._team = Team(job.assignments, job.program.staged.plan.foreign_modules, self._stops, self._note)
         self._progress_of: dict[int, Progress] = {}
         self._published: dict[str, Counter[str]] = {}
         self._tally = Tally()

@@ -150,11 +150,13 @@ class Team:
 
     Args:
         assignments: what each worker does.
+        modules: what is imported before workers are forked, besides this package.
         stops: becomes readable when the run is stopped.
         note: takes what the workers have counted, by worker, whenever that changes.
     """
 
     assignments: Sequence[Assignment]
+    modules: tuple[str, ...]
     stops: Connection
     note: Callable[[int, Progress], None]
     _workers: list[_Worker] = attrs.field(init=False, factory=list)
@@ -169,7 +171,7 @@ class Team:
             BaseException: what a worker has raised.
         """
         for assignment in self.assignments:
-            worker = _Worker(assignment.number, fork_worker())
+            worker = _Worker(assignment.number, fork_worker(self.modules))
             self._workers.append(worker)
             worker.send(assignment)
         while not all(worker.is_over for worker in self._workers):

@@ -20,8 +20,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.plan.functions.windowed import ForeignFn
-from dataflow_model.plan.logical.nodes import ParDo
 from dataflow_model.runners.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.logical.graph import Plan
 
 _DAEMON: Final = str(Path(__file__).with_name("daemon.py"))
 _LAUNCHER: Final = r"""#!/bin/sh
@@ -58,12 +55,6 @@ _LAUNCHERS: Final[set[str]] = set()
 _OWN_PYTHON: Final[dict[int, tuple[str, int]]] = {}
 """The Python of each Spark context that is used in blocks of `quick_workers`, and in how many."""
 _changing: Final = threading.Lock()
-
-
-def modules_of(plan: Plan) -> tuple[str, ...]:
-    """Return the modules of functions of other SDKs in a plan, which are imported before workers are forked."""
-    functions = [node.fn for node in plan.nodes if isinstance(node, ParDo)]
-    return tuple(sorted({name for fn in functions if isinstance(fn, ForeignFn) for name in fn.modules}))
 
 
 def quick_python(executable: str, modules: tuple[str, ...] = ()) -> str:
