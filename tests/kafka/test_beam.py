@@ -197,6 +197,26 @@ def test_windows_of_creation_times_end_as_later_messages_arrive(servers: str, tm
     result.cancel()
 
 
+def test_without_a_checkpoint_messages_are_read_live(servers: str, tmp_path: Path) -> None:
+    def note(pair: Any) -> None:
+        with (tmp_path / "notes").open("a") as file:
+            file.write(pair[1].decode())
+
+    topic = new_topic(servers)
+    send(servers, topic, [{"value": b"a"}])
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    _ = pipeline | ReadFromKafka(earliest(servers), [topic]) | beam.Map(note)
+    result = pipeline.run()
+    for value, noted in ((b"b", "a"), (b"c", "ab")):
+        wait_for(result.ours, partial(has_text, tmp_path / "notes", noted))
+        send(servers, topic, [{"value": value}])
+    assert result.cancel() == "CANCELLED"
+
+
+def has_text(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text
+
+
 def test_offsets_are_noted_in_the_group_that_commits_are_asked_for(servers: str, tmp_path: Path) -> None:
     topic, group = new_topic(servers), f"group-{tmp_path.name}"
     send(servers, topic, [{"value": b"a"}, {"value": b"b"}])

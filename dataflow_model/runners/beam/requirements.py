@@ -21,7 +21,7 @@ from dataflow_model.plan.logical.nodes import ParDo, Read
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.beam.functions.harness import function_of, known_urns
 from dataflow_model.runners.beam.functions.stages import OfStage
-from dataflow_model.runners.beam.phases import OURS, TEST_STREAM
+from dataflow_model.runners.beam.phases import OURS, OWN_PART, TEST_STREAM
 
 if TYPE_CHECKING:
     from dataflow_model.plan.logical.graph import Plan
@@ -68,6 +68,17 @@ def check(pipeline: Any, *, is_stream: bool, has_commits: bool) -> None:
             _check_sides(transform.unique_name, payload)
             has_clock = is_stream or is_scripted or _reads_unbounded(transform, pipeline.components.pcollections)
             _check_function(transform.unique_name, payload, has_clock=has_clock, has_commits=has_commits)
+
+
+def has_unbounded_source(pipeline: Any) -> bool:
+    """Return whether a pipeline, given Beam's description of it, reads a source of this package that has no end."""
+    components = pipeline.components
+    return any(
+        components.pcollections[pcoll].is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED
+        for transform in components.transforms.values()
+        if transform.spec.urn == OWN_PART and not transform.inputs
+        for pcoll in transform.outputs.values()
+    )
 
 
 def check_bounded(pipeline: Any, *, is_streaming: bool) -> None:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 import uuid
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,6 +16,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineRunner, group_by_key_input_visitor
 from apache_beam.transforms import environments
 
+from dataflow_model.plan.logical.runner import Runner
 from dataflow_model.runners.beam.functions import running
 from dataflow_model.runners.beam.functions.packages import NO_PACKAGES, packages_of
 from dataflow_model.runners.beam.functions.stages import StageRun
@@ -21,7 +24,13 @@ from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to, replacement_of
 from dataflow_model.runners.beam.own.labelled import with_percentiles, with_retractions
-from dataflow_model.runners.beam.requirements import check, check_bounded, check_finalization, check_sides_of_unending
+from dataflow_model.runners.beam.requirements import (
+    check,
+    check_bounded,
+    check_finalization,
+    check_sides_of_unending,
+    has_unbounded_source,
+)
 from dataflow_model.runners.beam.result import BeamResult
 from dataflow_model.runners.beam.side_inputs import with_sides_in_elements
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
@@ -32,7 +41,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.logical.runner import Runner
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 
 @attrs.frozen
@@ -103,7 +113,7 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
             UnsupportedOnRunner: before anything runs, for a part that this runner cannot run.
         """
         own = options.view_as(DataflowModelOptions)
-        host = self._host(own)
+        host = self._host(own, pipeline)
         ours = all_but(own.dm_without_override)
         check(pipeline, is_stream=host.is_stream, has_commits=host.tells_commits or not host.may_repeat)
         if host.is_job:
@@ -120,8 +130,8 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         running.begin(run, NO_PACKAGES if host.is_here else packages_of(options))
         return BeamResult(host.runner().run(plan), run, is_here=host.is_here)
 
-    def _host(self, options: Any) -> _Host:
-        """Return what runs the plan."""
+    def _host(self, options: Any, pipeline: Any) -> _Host:
+        """Return what runs the plan of a pipeline, given Beam's description of that."""
         raise NotImplementedError
 
 
@@ -132,7 +142,8 @@ class LocalRunner(BeamRunner):
 
     Args:
         checkpoint: a directory on a local disk, in which the state of a stream is kept between starts. A run that is
-            started again continues where it stopped. Without one, a run ends with its input.
+            started again continues where it stopped. Without one, a run ends with its input; where a source of this
+            package has no end, it is a stream whose state is kept in a temporary directory.
         workers: the number of processes that run the pipeline; only without a checkpoint.
         is_drain: whether restrictions of splittable functions are truncated, as in a pipeline that is drained.
 
@@ -151,12 +162,25 @@ class LocalRunner(BeamRunner):
         super().__init__(is_drain=is_drain)
         self._checkpoint, self._workers = checkpoint, workers
 
-    def _host(self, options: Any) -> _Host:
+    def _host(self, options: Any, pipeline: Any) -> _Host:
         checkpoint = options.dm_checkpoint if self._checkpoint is None else self._checkpoint
         workers = options.dm_workers if self._workers is None else self._workers
-        runner = functools.partial(OurLocalRunner, checkpoint=checkpoint, workers=workers)
+        runner: Callable[[], Runner] = functools.partial(OurLocalRunner, checkpoint=checkpoint, workers=workers)
         is_stream = checkpoint is not None
+        if not is_stream and workers == 1 and has_unbounded_source(pipeline):
+            runner, is_stream = _Temporary, True
         return _Host(runner, is_stream=is_stream, may_repeat=is_stream, is_here=workers == 1, tells_commits=is_stream)
+
+
+class _Temporary(Runner):
+    """Runs plans as streams whose checkpoints are removed when nobody has the result any more."""
+
+    def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
+        """Start a run; see `Runner`."""
+        folder = tempfile.TemporaryDirectory(prefix="dataflow_model-")
+        result = OurLocalRunner(checkpoint=folder.name).run(plan, until=until)
+        weakref.finalize(result, folder.cleanup)
+        return result
 
 
 class SparkRunner(BeamRunner):
@@ -189,7 +213,8 @@ class SparkRunner(BeamRunner):
         super().__init__(is_drain=is_drain)
         self._spark, self._checkpoint = spark, checkpoint
 
-    def _host(self, options: Any) -> _Host:
+    def _host(self, options: Any, pipeline: Any) -> _Host:
+        del pipeline
         checkpoint = options.dm_checkpoint if self._checkpoint is None else self._checkpoint
         runner = functools.partial(self._runner, checkpoint, options.dm_spark_master)
         if checkpoint is None:
