@@ -143,7 +143,7 @@ class _Application:
         if outputs:
             _ = tuple(outputs) | f"{scope}/outputs" >> end
         description = described(self._beams)
-        check(description, is_stream=True, has_commits=False)
+        check(description, has_commits=False)
         apply_overrides(description, all_but(self._beams.options.view_as(DataflowModelOptions).dm_without_override))
         part = lower_part(description, StageRun(uuid.uuid4().hex))
         self._ours.add_all(part.nodes, part.strategies)

@@ -21,6 +21,8 @@ pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-mod
 
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.userstate import TimeDomain as BeamsTimeDomain
+from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.transforms.window import GlobalWindow
 
 from dataflow_model.beam import Apply
@@ -123,3 +125,33 @@ def test_a_program_of_beams_is_a_transform_of_our_pipeline_on_each_host(
     result.wait_until_finish()
     lines = sorted(record.value for record in result.collected("out"))
     assert lines == answers(program, FnApiRunner(), tmp_path)
+
+
+class Later(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Emits a key 5 s after an element, by the clock."""
+
+    LATER = TimerSpec("later", BeamsTimeDomain.REAL_TIME)
+
+    def process(self, pair: Any, later: Any = beam.DoFn.TimerParam(LATER)) -> None:
+        later.set(5)
+
+    @on_timer(LATER)  # type: ignore[untyped-decorator]
+    def at_later(self, key: Any = beam.DoFn.KeyParam) -> Any:
+        yield key
+
+
+def test_a_timer_in_processing_time_fires_where_a_script_has_a_clock() -> None:
+    script = TestStream().add(1, 0, key="a").processing_time(6).watermark_to_infinity()
+    with dm.Pipeline() as p:
+        _ = p | script | dm.ParDo(Later()) | "out" >> dm.io.Collect()
+    assert [record.value for record in p.result.collected("out")] == ["a"]
+
+
+@on_hosts("local", "workers", "batch")
+def test_a_timer_in_processing_time_is_rejected_in_a_bounded_run_without_a_clock(
+    host: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    p = dm.Pipeline(runner=runner_on(host, request, tmp_path))
+    _ = p | dm.Create([("a", 1)]) | "later" >> dm.ParDo(Later()) | dm.io.Collect()
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"(?s)'later.*has a timer in processing time.*Hint"):
+        p.run()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import NotYetSupported, PlanError, UnsupportedOnRunner
 from dataflow_model.plan.functions.resuming import ResumingFn
-from dataflow_model.plan.logical.nodes import ParDo, Read
+from dataflow_model.plan.functions.windowed import ForeignFn
+from dataflow_model.plan.logical.graph import outputs_of
+from dataflow_model.plan.logical.nodes import ParDo, Read, Ref
 from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.plan.logical.stages import changing_sides
 
@@ -57,6 +59,32 @@ def check_clock(plan: Plan) -> None:
                 f"{node.label!r} may never end, and waits for a clock, but that of a TestStream or of rows with "
                 "processing_time= stands still when these end",
                 hint="use LocalRunner() without a checkpoint, or leave out the TestStream or processing_time=",
+            )
+
+
+def check_needed_clock(plan: Plan, *, has_replays: bool) -> None:
+    """Raise for a function of another SDK that waits for a clock in a bounded run, which may have none.
+
+    Scripts and sources with `processing_time=` bring one, and so does work in front of the function that may never end.
+
+    Args:
+        plan: the plan.
+        has_replays: whether the run takes the clock of scripts and sources.
+
+    Raises:
+        UnsupportedOnRunner: with the label of the function.
+    """
+    if has_replays and any(isinstance(node, Read) and node.source.has_own_clock for node in plan.nodes):
+        return
+    live: set[Ref] = set()
+    for node in plan.nodes:
+        if not live.isdisjoint(node.inputs) or (isinstance(node, ParDo) and isinstance(node.fn, ResumingFn)):
+            live.update(outputs_of(node))
+        elif isinstance(node, ParDo) and isinstance(node.fn, ForeignFn) and node.fn.needs_clock:
+            raise UnsupportedOnRunner(
+                f"{node.label!r} has a timer in processing time, which would never fire: a bounded run has no clock",
+                hint="use a timer with TimeDomain.WATERMARK, run a stream with a checkpoint, or read from a TestStream "
+                "that advances the clock",
             )
 
 

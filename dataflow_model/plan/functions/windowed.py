@@ -23,9 +23,11 @@ class ForeignFn:
 
     Attributes:
         modules: the names of the modules that a process imports before it forks those that run the function.
+        needs_clock: whether it waits for processing time to pass, so that a run without a clock is rejected.
     """
 
     modules: ClassVar[tuple[str, ...]] = ()
+    needs_clock = False
 
 
 @attrs.frozen

@@ -11,6 +11,8 @@ import attrs
 from apache_beam import DoFn as BeamsDoFn
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners import pipeline_context
+from apache_beam.transforms import util
+from apache_beam.typehints import typecheck
 from apache_beam.utils import proto_utils
 
 from dataflow_model.plan.endpoints.program_sources import ElementsSource
@@ -302,7 +304,9 @@ class _Lowering:
             node = ParDo(
                 label=label,
                 input=self._encoded(label, fused.input),
-                fn=StatefulStageFn(spec, self._run, lateness),
+                fn=StatefulStageFn(
+                    spec, self._run, lateness, needs_clock=_needs_clock(fused.transforms[fused.stateful])
+                ),
                 kwargs=by_argument,
                 tags=fused.outputs,
             )
@@ -349,6 +353,20 @@ class _Lowering:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _needs_clock(transform: Any) -> bool:
+    """Return whether a function has a timer in processing time without which it would emit something else.
+
+    `GroupIntoBatches` and `BatchElements` emit all batches at the ends of windows; theirs only lets them do so before.
+    """
+    payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
+    domains = {timer.time_domain for timer in payload.timer_family_specs.values()}
+    fn = function_of(payload)
+    while isinstance(fn, typecheck.AbstractDoFnWrapper):  # which checks types while the pipeline runs
+        fn = fn.dofn
+    is_batching = type(fn).__module__ == util.__name__
+    return beam_runner_api_pb2.TimeDomain.PROCESSING_TIME in domains and not is_batching
 
 
 def _works_on_bundles(transforms: Sequence[Any]) -> bool:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from apache_beam.internal import pickler
 from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
-from apache_beam.transforms import core, sideinputs, util
-from apache_beam.typehints import typecheck
+from apache_beam.transforms import core, sideinputs
 from apache_beam.utils import proto_utils
 
 from dataflow_model.errors import UnsupportedOnRunner
@@ -19,9 +18,9 @@ from dataflow_model.plan.functions.resuming import ResumingFn
 from dataflow_model.plan.logical.graph import main_inputs
 from dataflow_model.plan.logical.nodes import ParDo, Read
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
-from dataflow_model.runners.beam.functions.harness import function_of, known_urns
+from dataflow_model.runners.beam.functions.harness import known_urns
 from dataflow_model.runners.beam.functions.stages import OfStage
-from dataflow_model.runners.beam.phases import OURS, OWN_PART, TEST_STREAM
+from dataflow_model.runners.beam.phases import OURS, OWN_PART
 
 if TYPE_CHECKING:
     from dataflow_model.plan.logical.graph import Plan
@@ -39,13 +38,11 @@ _FUNCTIONS: Final = frozenset({python_urns.PICKLED_DOFN_INFO, *core.StatelessDoF
 _READ: Final[str] = common_urns.deprecated_primitives.READ.urn
 
 
-def check(pipeline: Any, *, is_stream: bool, has_commits: bool) -> None:
+def check(pipeline: Any, *, has_commits: bool) -> None:
     """Check that everything in a pipeline can be run.
 
     Args:
         pipeline: Beam's description of it.
-        is_stream: whether the run has a clock that advances from its start to its end; otherwise only a `TestStream`
-            and splittable functions that may never end bring one.
         has_commits: whether functions learn when a bundle cannot be processed again.
 
     Raises:
@@ -58,7 +55,6 @@ def check(pipeline: Any, *, is_stream: bool, has_commits: bool) -> None:
                 f"the pipeline needs {requirement}, which this runner does not support",
                 hint="remove the transform that asks for it; no DoFn of Beam's Python SDK does",
             )
-    is_scripted = any(each.spec.urn == TEST_STREAM for each in transforms.values())
     for transform in transforms.values():
         _check_kind(transform)
         if transform.spec.urn == _READ:
@@ -66,8 +62,7 @@ def check(pipeline: Any, *, is_stream: bool, has_commits: bool) -> None:
         if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
             payload = proto_utils.parse_Bytes(transform.spec.payload, beam_runner_api_pb2.ParDoPayload)
             _check_sides(transform.unique_name, payload)
-            has_clock = is_stream or is_scripted or _reads_unbounded(transform, pipeline.components.pcollections)
-            _check_function(transform.unique_name, payload, has_clock=has_clock, has_commits=has_commits)
+            _check_function(transform.unique_name, payload, has_commits=has_commits)
 
 
 def has_unbounded_source(pipeline: Any) -> bool:
@@ -175,13 +170,6 @@ def _check_read(transform: Any) -> None:
         )
 
 
-def _reads_unbounded(transform: Any, pcolls: Any) -> bool:
-    """Return whether a transform reads what an unbounded source or a function that may never end puts out."""
-    return any(
-        pcolls[pcoll].is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED for pcoll in transform.inputs.values()
-    )
-
-
 def _check_sides(label: str, payload: Any) -> None:
     """Check that each side input is looked up in the window that contains the end of a main element's window."""
     for tag, side in sorted(payload.side_inputs.items()):
@@ -195,18 +183,7 @@ def _check_sides(label: str, payload: Any) -> None:
             )
 
 
-def _is_batching(payload: Any) -> bool:
-    """Return whether a function is of `GroupIntoBatches` or `BatchElements`.
-
-    They emit all batches at the ends of windows; their timer in processing time only lets them do so before.
-    """
-    fn = function_of(payload)
-    while isinstance(fn, typecheck.AbstractDoFnWrapper):  # which checks types while the pipeline runs
-        fn = fn.dofn
-    return bool(type(fn).__module__ == util.__name__)
-
-
-def _check_function(label: str, payload: Any, *, has_clock: bool, has_commits: bool) -> None:
+def _check_function(label: str, payload: Any, *, has_commits: bool) -> None:
     if payload.do_fn.urn not in _FUNCTIONS:
         raise UnsupportedOnRunner(
             f"{label!r} runs a function of another SDK, {payload.do_fn.urn}",
@@ -218,10 +195,4 @@ def _check_function(label: str, payload: Any, *, has_clock: bool, has_commits: b
             "processed again here",
             hint="run it in a pipeline of Beam's by dataflow_model.beam.LocalRunner, or as a stream on Spark, with "
             "--dm_checkpoint=DIRECTORY; or leave out the BundleFinalizerParam",
-        )
-    domains = {timer.time_domain for timer in payload.timer_family_specs.values()}
-    if beam_runner_api_pb2.TimeDomain.PROCESSING_TIME in domains and not (has_clock or _is_batching(payload)):
-        raise UnsupportedOnRunner(
-            f"{label!r} has a timer in processing time, which would never fire: a bounded run in process has no clock",
-            hint="use a timer with TimeDomain.WATERMARK, or read from a TestStream that advances the clock",
         )

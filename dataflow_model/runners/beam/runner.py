@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineRunner, group_by_key_input_visitor
 from apache_beam.transforms import environments
 
+from dataflow_model.plan.checks.state_checks import check_needed_clock
 from dataflow_model.plan.logical.runner import Runner
 from dataflow_model.runners.beam.functions import running
 from dataflow_model.runners.beam.functions.packages import NO_PACKAGES, packages_of
@@ -115,13 +116,15 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         own = options.view_as(DataflowModelOptions)
         host = self._host(own, pipeline)
         ours = all_but(own.dm_without_override)
-        check(pipeline, is_stream=host.is_stream, has_commits=host.tells_commits or not host.may_repeat)
+        check(pipeline, has_commits=host.tells_commits or not host.may_repeat)
         if host.is_job:
             check_bounded(pipeline, is_streaming=bool(options.view_as(StandardOptions).streaming))
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, StageRun(run, host.tells_commits), is_drain=self._is_drain)
         check_sides_of_unending(plan)
+        if not host.is_stream:
+            check_needed_clock(plan, has_replays=not host.is_job)
         plan = with_sides_in_elements(plan)
         if host.tells_shards:
             check_finalization(plan)

@@ -11,7 +11,7 @@ import attrs
 from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, positive_int
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.checks.all_checks import check_sinks
-from dataflow_model.plan.checks.state_checks import check_clock
+from dataflow_model.plan.checks.state_checks import check_clock, check_needed_clock
 from dataflow_model.plan.logical.runner import Clock
 from dataflow_model.plan.rewrites.bounded import for_bounded_run
 from dataflow_model.plan.rewrites.rounds import check_interval, in_rounds
@@ -171,6 +171,8 @@ class LocalRunner:
         support.check(plan)
         if self.checkpoint is not None:
             check_clock(plan)
+        else:
+            check_needed_clock(plan, has_replays=True)
         check_sinks(plan, streaming=self.checkpoint is not None)
         warn_if_uncompiled()
         with exits_reported():

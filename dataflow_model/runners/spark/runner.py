@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, nonnegative_duration, positive_int
 from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
 from dataflow_model.plan.checks.all_checks import check_sinks
+from dataflow_model.plan.checks.state_checks import check_needed_clock
 from dataflow_model.plan.checks.weak import check_weak
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.rewrites.bounded import for_bounded_run
@@ -184,6 +185,8 @@ class SparkRunner:
             check_weak(plan)
         support = BATCH if self.mode == "batch" else STREAMING
         support.check(plan)
+        if self.mode == "batch":
+            check_needed_clock(plan, has_replays=False)
         check_sinks(plan, streaming=self.mode != "batch")
         check_functions(plan)
         _check_session(self.spark)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from apache_beam.transforms import userstate
@@ -34,6 +35,9 @@ class StatefulStageFn(OfStage, DoFn):
         spec: the stage.
         run: the run.
         lateness: the allowed lateness of its input, in microseconds.
+        needs_clock: whether its timers in processing time are more than a bound on how long it waits.
+
+    Attributes:
         with_elements: the names of the arguments for side inputs whose values come with the elements.
     """
 
@@ -41,9 +45,10 @@ class StatefulStageFn(OfStage, DoFn):
     event_timer = TimerSpec(TimeDomain.EVENT_TIME)
     clock_timer = TimerSpec(TimeDomain.PROCESSING_TIME)
 
-    def __init__(self, spec: StageSpec, run: StageRun, lateness: int, with_elements: tuple[str, ...] = ()) -> None:
+    def __init__(self, spec: StageSpec, run: StageRun, lateness: int, *, needs_clock: bool) -> None:
         super().__init__(spec, run)
-        self.lateness, self.with_elements = lateness, with_elements
+        self.lateness, self.needs_clock = lateness, needs_clock
+        self.with_elements: tuple[str, ...] = ()
         self.states: States | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -56,7 +61,9 @@ class StatefulStageFn(OfStage, DoFn):
         Args:
             names: the names of their arguments.
         """
-        return StatefulStageFn(self.spec, self.of_run, self.lateness, names)
+        stage = copy.copy(self)
+        stage.with_elements = names
+        return stage
 
     @override
     def start_bundle(self) -> None:
