@@ -311,6 +311,18 @@ def test_a_stream_that_is_drained_truncates_what_is_left_once(tmp_path: Path) ->
     assert sum(int(count) for _, _, count in totals) == len(seen.lines)
 
 
+def test_a_run_with_work_left_is_not_carried_over_and_not_said_to_be_complete(tmp_path: Path) -> None:
+    notes = Notes(tmp_path / "notes")
+    pipeline = beam.Pipeline(runner=LocalRunner(checkpoint=tmp_path / "checkpoint"))
+    _ = noted(pipeline | beam.Create([("a", ENDLESS)]) | beam.ParDo(Stepwise()), notes)
+    result = pipeline.run()
+    while not notes.lines:
+        assert result.wait_until_finish(10) == "RUNNING"
+    result.cancel()
+    with pytest.raises(dm.CheckpointMismatch, match=r"(?s)work on it that may never end goes on.*Hint: go on with"):
+        dm.upgrade(tmp_path / "checkpoint", tmp_path / "new")
+
+
 def test_a_run_that_is_drained_from_the_start_truncates_each_restriction(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "notes")
     pipeline = beam.Pipeline(runner=LocalRunner(is_drain=True))
@@ -364,7 +376,7 @@ def test_a_function_with_state_reads_what_one_without_reads_at_each_element(
         script = script.add_elements([10 * number], tag="side").add_elements([("a", number)], tag="main")
     script = script.advance_watermark_to_infinity("side").advance_watermark_to_infinity("main")
     pipeline = beam.Pipeline(runner=runner)
-    outputs = pipeline | script
+    outputs: Any = pipeline | script
     at_once = beam.WindowInto(
         window.GlobalWindows(),
         trigger=trigger.Repeatedly(trigger.AfterCount(1)),

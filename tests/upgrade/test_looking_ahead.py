@@ -44,6 +44,33 @@ def summing(rows: Path, *, lateness: str = "60 microseconds", label: str = "sums
     return build
 
 
+def created(rows: Path, *values: int) -> Build:
+    """Return what builds sums of rows and of elements of the program."""
+
+    def build(p: dm.Pipeline) -> None:
+        few = p | "few" >> dm.Create([dm.TimestampedValue(("h", value), 10_000) for value in values])
+        together = (pairs(p, rows), few) | "all" >> dm.Flatten()
+        _ = together | dm.WindowInto(dm.FixedWindows("20 microseconds")) | dm.Sum.per_key() | "panes" >> dm.io.Collect()
+
+    return build
+
+
+def test_other_elements_of_the_program_are_noticed(rows: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    Stepped(created(rows, 1, 2), old, rows=61).steps(4)
+    same, other = pipeline(created(rows, 1, 2)), pipeline(created(rows, 1, 7))
+    assert {fate.outcome.value for fate in dm.upgrade(old, pipeline=same).fates} == {"kept"}
+    fates = {fate.label: fate for fate in dm.upgrade(old, pipeline=other).fates}
+    assert fates["few"].outcome.value == "needs --drop"
+    assert fates["few"].change.startswith("has other elements, which would not be read")
+    with pytest.raises(dm.CheckpointMismatch, match=r"(?s)'few' has other elements.*--drop few"):
+        dm.upgrade(old, tmp_path / "new", pipeline=other)
+    dm.upgrade(old, tmp_path / "new")
+    with pytest.raises(dm.CheckpointMismatch, match=r"(?s)'few' has other elements.*--drop few"):
+        Stepped(created(rows, 1, 7), tmp_path / "new", rows=61).steps(1)
+    dm.upgrade(old, tmp_path / "dropped", pipeline=other, drop=["few"])
+
+
 def test_it_says_what_becomes_of_each_transform_and_writes_nothing(old: Path, rows: Path) -> None:
     before = content(old.parent)
     looked = dm.upgrade(old, pipeline=pipeline(summing(rows, label="totals")), rename={"sums": "totals"})

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.state_parts import Parts
 
 _NAME: Final = "run.json"
+WITH_DIGEST: Final = " with the digest "
+"""What is in front of the digest of elements in the line of their source."""
 
 
 @attrs.frozen
@@ -208,7 +210,7 @@ def _elements_read(staged: StagedPlan) -> dict[str, str]:
     """
     lines = fingerprint(staged.whole)
     return {
-        read.label: f"{lines[read.label]}, {source.describe()} with the digest {source.digest()}"
+        read.label: f"{lines[read.label]}, {source.describe()}{WITH_DIGEST}{source.digest()}"
         for read in staged.sources
         if (source := read.source.as_elements) is not None
     }

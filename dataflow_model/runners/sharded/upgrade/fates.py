@@ -9,6 +9,7 @@ import attrs
 
 from dataflow_model.plan.logical.fingerprint import changed
 from dataflow_model.runners.sharded.checkpoint.groupings import GroupingRecord
+from dataflow_model.runners.sharded.checkpoint.record import WITH_DIGEST
 from dataflow_model.runners.sharded.upgrade.holdings import Holding
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def _outcome(label: str, manifest: Manifest, record: RunRecord, of_parts: str | 
     if label in manifest.drop:
         return Outcome.DROPPED, ""
     if was == now and of_parts is None:
+        if _has_other_elements(label, manifest, record):
+            return Outcome.LOST, f"has other elements, which would not be read: {_difference(label, manifest, record)}"
         return Outcome.KEPT, ""
     lost = Outcome.LOST
     if label in manifest.keys and not (manifest.keys[label] or manifest.waiting[label]):
@@ -124,6 +127,12 @@ def _outcome(label: str, manifest: Manifest, record: RunRecord, of_parts: str | 
         if grouping.goes_on_from(earlier):
             return _of_grouping(label, manifest, record, earlier, grouping, lost)
     return lost, of_parts or _difference(label, manifest, record)
+
+
+def _has_other_elements(label: str, manifest: Manifest, record: RunRecord) -> bool:
+    """Return whether a transform is a source of elements of the program, and these are others now."""
+    was, now = (line.partition(WITH_DIGEST)[2] for line in (manifest.fingerprint[label], record.fingerprint[label]))
+    return bool(was) and bool(now) and was != now
 
 
 def _of_grouping(

@@ -70,6 +70,13 @@ def last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[in
             f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far it has read them",
             hint="start the new pipeline with a new checkpoint, and its DataFrames where the old run stopped",
         )
+    if offset.last and progress.get("moment") is not None:
+        raise CheckpointMismatch(
+            f"the run in {old!r} has read its input, but work on it that may never end goes on, and what is left of it "
+            "cannot be carried over yet",
+            hint="go on with the same pipeline and checkpoint; or end the work with result.drain(), and start the new "
+            "pipeline with a new checkpoint",
+        )
     if offset.last:
         raise CheckpointMismatch(
             f"the input of the run in {old!r} is complete: its windows have emitted their last panes",
