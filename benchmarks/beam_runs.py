@@ -61,7 +61,7 @@ def _runner(name: str) -> tuple[Any, list[str]]:
 
         return LocalRunner(), []
     if name == FN_API:
-        from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+        from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
         return FnApiRunner(), []
     from apache_beam.runners.portability.prism_runner import PrismRunner

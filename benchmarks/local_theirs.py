@@ -240,7 +240,7 @@ def beam_words(events: Events, out: Path) -> None:
     import apache_beam as beam
     from apache_beam.io import ReadFromParquet, WriteToParquet
     from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     out.mkdir(parents=True)

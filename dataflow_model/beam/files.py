@@ -44,9 +44,9 @@ class _Reading(beam.PTransform):  # type: ignore[misc] # Beam ships no types tha
         super().__init__()
         self._read = read
 
-    def expand(self, begin: Any) -> Any:
+    def expand(self, input_or_inputs: Any) -> Any:
         """Return the lines."""
-        lines = begin | "read" >> Native(self._read)
+        lines = input_or_inputs | "read" >> Native(self._read)
         lines.element_type = str
         return lines
 

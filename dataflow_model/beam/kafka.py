@@ -116,8 +116,8 @@ class _Reading(beam.PTransform):  # type: ignore[misc] # Beam ships no types tha
         super().__init__()
         self.read, self._element = read, element
 
-    def expand(self, begin: Any) -> Any:
-        return begin | "read" >> Native(self.read) | "element" >> beam.Map(self._element)
+    def expand(self, input_or_inputs: Any) -> Any:
+        return input_or_inputs | "read" >> Native(self.read) | "element" >> beam.Map(self._element)
 
 
 class _Writing(beam.PTransform):  # type: ignore[misc]
@@ -125,8 +125,8 @@ class _Writing(beam.PTransform):  # type: ignore[misc]
         super().__init__()
         self._write, self._message = write, message
 
-    def expand(self, elements: Any) -> Any:
-        return elements | "message" >> beam.Map(self._message) | "write" >> Native(self._write)
+    def expand(self, input_or_inputs: Any) -> Any:
+        return input_or_inputs | "message" >> beam.Map(self._message) | "write" >> Native(self._write)
 
 
 def _arguments(transform: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from apache_beam import coders
+from apache_beam.coders import coders
 from apache_beam.portability.api import beam_runner_api_pb2 as proto
 from apache_beam.transforms import trigger as beam_trigger
 from apache_beam.transforms import window as beam_window
@@ -133,7 +133,7 @@ class OwnWindowFn(beam_window.WindowFn):  # type: ignore[misc] # Beam ships no t
         fn = self.strategy.window_fn
         if isinstance(fn, BeamWindowFn):
             return fn.coder
-        return coders.coders.GlobalWindowCoder() if type(fn) is GlobalWindows else coders.coders.IntervalWindowCoder()
+        return coders.GlobalWindowCoder() if type(fn) is GlobalWindows else coders.IntervalWindowCoder()
 
 
 AS_IT_IS: Final = beam_trigger.AfterWatermark(early=beam_trigger.AfterCount(2))

@@ -12,6 +12,7 @@ from unittest import mock
 
 import apache_beam as beam
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
+from apache_beam.transforms import window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,9 +29,10 @@ def standing_for(folder: Path, messages: Sequence[tuple[str, int]]) -> Iterator[
     """
 
     def read(**_: Any) -> Any:
-        stream = BeamTestStream(coder=beam.coders.BytesCoder())
+        coder: Any = beam.coders.BytesCoder()
+        stream = BeamTestStream(coder=coder)
         for message, second in messages:
-            stream.advance_watermark_to(second).add_elements([beam.window.TimestampedValue(message.encode(), second)])
+            stream.advance_watermark_to(second).add_elements([window.TimestampedValue(message.encode(), second)])
         return stream.advance_watermark_to_infinity()
 
     def write(name: str, *_: Any, **__: Any) -> Any:

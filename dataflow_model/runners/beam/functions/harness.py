@@ -126,12 +126,12 @@ class _WindowInto(operations.Operation):  # type: ignore[misc] # Beam ships no t
         [receiver] = self.receivers
         self._receive = receiver.receive
 
-    def process(self, element: Any) -> None:
+    def process(self, o: Any) -> None:
         """Pass an element on, in its windows; it has no pane any more."""
-        micros = element.timestamp_micros
+        micros = o.timestamp_micros
         windows = self._assign(micros)
-        for _ in element.windows:
-            self._receive(create(element.value, micros, list(windows)))  # which functions may see, and change
+        for _ in o.windows:
+            self._receive(create(o.value, micros, list(windows)))  # which functions may see, and change
 
 
 class _CombineEarly(operations.Operation):  # type: ignore[misc]
@@ -147,13 +147,13 @@ class _CombineEarly(operations.Operation):  # type: ignore[misc]
         self._first, self._add = reduced.first, reduced.add
         self._empty()
 
-    def process(self, element: Any) -> None:
+    def process(self, o: Any) -> None:
         """Combine an element with the others of its key and windows."""
-        windows = element.windows
+        windows = o.windows
         which = id(windows[0]) if len(windows) == 1 else tuple(map(id, windows))
         known = self._known.get(which)
         results = self._enter(which, windows) if known is None else known[1]
-        key, value = element.value
+        key, value = o.value
         if key in results:
             results[key] = self._add(results[key], value)
             return

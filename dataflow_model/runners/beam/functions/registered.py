@@ -63,10 +63,11 @@ def _of_run(run: str) -> tuple[dict[str, type], bytes]:
     of_main = sys.modules[MAIN]
     kinds = {kind for kind in _classes(vars(of_main)) if _can_be_pickled(kind)}
     make_id = cloudpickle.DEFAULT_CONFIG.id_generator
-    by_id = {
-        cloudpickle._get_or_create_tracker_id(kind, make_id): kind  # noqa: SLF001 - Beam has no other way
-        for kind in sorted(kinds, key=lambda kind: kind.__qualname__)
-    }
+    by_id: dict[str, type] = {}
+    for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
+        tracked = cloudpickle._get_or_create_tracker_id(kind, make_id)  # noqa: SLF001 - Beam has no other way
+        assert tracked is not None, "an id is made where there is none"  # noqa: S101
+        by_id[tracked] = kind
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "session")
         try:
