@@ -1,4 +1,4 @@
-"""Beam's side of the comparison: our scripts, strategies and panes in its terms, on its Python DirectRunner."""
+"""Beam's side of the comparison: our scripts, strategies and panes in its terms, on its DirectRunner or on Prism."""
 
 # Beam may not be installed, and ships no types.
 # pyright: reportMissingImports=false
@@ -13,6 +13,7 @@ import attrs
 from apache_beam import DoFn, GroupByKey, Map, ParDo, Pipeline, WindowInto
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
 from apache_beam.transforms import trigger as beam_trigger
 from apache_beam.transforms import window as beam_window
@@ -24,6 +25,7 @@ from dataflow_model.triggers import OrFinally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
@@ -72,14 +74,26 @@ class _Keep(DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
         )
 
 
-def run_on_beam(script: TestStream, strategy: WindowingStrategy, *, groupings: int = 1) -> list[Pane]:
-    """Sum a script's values by key and window, once or several times; each element of `add` is a bundle of its own."""
+def run_on_beam(
+    script: TestStream, strategy: WindowingStrategy, *, groupings: int = 1, prism: Path | None = None
+) -> list[Pane]:
+    """Sum a script's values by key and window, once or several times; each element of `add` is a bundle of its own.
+
+    Args:
+        script: the script.
+        strategy: where, when and how.
+        groupings: how many times.
+        prism: the program of Prism, if that runs it; its functions run in threads of this process.
+    """
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     number = next(_NUMBERS)
     _RECEIVED[number] = []
     lateness: Any = Duration(micros=int(strategy.allowed_lateness))  # declared as whole seconds
-    options = PipelineOptions(streaming=True, allow_unsafe_triggers=True)
-    pipeline = Pipeline(runner=BundleBasedDirectRunner(), options=options)
+    options = {"streaming": True, "allow_unsafe_triggers": True}
+    if prism is not None:
+        options |= {"prism_location": str(prism), "environment_type": "LOOPBACK"}
+    runner = BundleBasedDirectRunner() if prism is None else PrismRunner()
+    pipeline = Pipeline(runner=runner, options=PipelineOptions(**options))
     grouped = (
         pipeline
         | _stream(script)
