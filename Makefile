@@ -36,7 +36,7 @@ test-all: set-up ## run every test, including the slow ones, with more examples 
 test-uncompiled: set-up ## run the tests that need no Spark with the core as Python, as it is without a compiler
 	@DATAFLOW_MODEL_COMPILED=no $(VENV)/python -m pytest -m "not slow and not spark" $(TWO) $(ARGS)
 
-test-versions: set-up ## run the quick Spark tests on each older PySpark that is supported (downloads 450 MB for each)
+test-versions: set-up ## run quick tests on each older PySpark and Beam that is supported (downloads 450 MB for each)
 	@scripts/test_versions.sh $(ARGS)
 
 test-cluster: set-up ## run the flights on a standalone cluster of Spark's and on YARN, whose executors have their own Python
