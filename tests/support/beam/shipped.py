@@ -69,6 +69,7 @@ class Shipped:
         messages: what it reads from Pub/Sub, each with its event time in seconds.
         header: the first line of each file that it writes, of which there are as many as tasks that write.
         is_one_pipeline: whether it runs one pipeline, so that an option can name its checkpoint.
+        lacks: what it needs where its functions run in other processes, but Beam's wheel does not contain.
     """
 
     module: str
@@ -80,6 +81,7 @@ class Shipped:
     messages: Sequence[tuple[str, int]] = attrs.field(default=(), repr=False)
     header: str = ""
     is_one_pipeline: bool = True
+    lacks: str = ""
 
     def __str__(self) -> str:
         return self.module
@@ -168,6 +170,7 @@ SHIPPED: Final = (
         "--input={folder}/text --output={folder}/out --model_path={folder}/model",
         {},
         prepare=_digits,
+        lacks="sklearn_examples_requirements.txt, which it names as its --requirements_file",
     ),
     Shipped("yaml.main", "--yaml_pipeline_file={folder}/pipeline.yaml", {"pipeline.yaml": YAML, "scores.csv": SCORES}),
 )
