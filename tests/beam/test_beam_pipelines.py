@@ -240,12 +240,6 @@ def test_a_grouping_that_nothing_reads_decodes_its_keys_as_they_were_encoded(gro
         pairs = pipeline | beam.Create([("key " * 15, 1), ("key " * 15, 2)])
         of_any_key = pairs | beam.Map(lambda pair: pair).with_output_types(tuple[Any, int])
         _ = of_any_key | beam.WindowInto(window.Sessions(1)) | grouping()  # nothing is combined before the grouping
-        pairs = (
-            pipeline
-            | beam.Create([("key " * 15, 1), ("key " * 15, 2)])
-            | beam.Map(lambda pair: pair).with_output_types(tuple[Any, int])
-        )
-        _ = pairs | beam.WindowInto(window.Sessions(1)) | grouping()  # where nothing is combined before the grouping
 
 
 @pytest.mark.parametrize("is_stateful", [False, True])

@@ -89,7 +89,7 @@ def run_on_beam(
     number = next(_NUMBERS)
     _RECEIVED[number] = []
     lateness: Any = Duration(micros=int(strategy.allowed_lateness))  # declared as whole seconds
-    options = {"streaming": True, "allow_unsafe_triggers": True}
+    options: dict[str, Any] = {"streaming": True, "allow_unsafe_triggers": True}
     if prism is not None:
         options |= {"prism_location": str(prism), "environment_type": "LOOPBACK"}
     runner = BundleBasedDirectRunner() if prism is None else PrismRunner()
