@@ -1,4 +1,4 @@
-"""Run Beam's own test modules on our runners, and write what comes out into docs/beam.md.
+"""Run Beam's own test modules, and those of libraries on Beam, on our runners; write what comes out into docs/beam.md.
 
     python -m scripts.beam                          # every suite on every host
     python -m scripts.beam local --suite trigger    # some of them
@@ -6,7 +6,8 @@
 The table in docs/beam.md has for each suite and host how many tests passed, failed and were skipped, and how many ran a
 pipeline on the host: a test without one says nothing about it. The list below it has each failure with its reason,
 which is written by hand in tests/support/beam/known_failures.toml. A failure that is not in there fails the command,
-and so does an entry for a test that passes.
+and so does an entry for a test that passes. Failures on runners of Beam's own need no reason. One of these is Prism,
+which `python -m scripts.prism` builds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import tomllib
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+from scripts import libraries, prism
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = REPOSITORY / "docs" / "beam.md"
@@ -36,7 +39,10 @@ HOSTS: Final = {
     "spark": "Spark batch",
     "spark-stream": "Spark stream",
     "baseline": "Beam's `FnApiRunner`",
+    "prism": "Beam's Prism",
 }
+OF_BEAM: Final = ("baseline", "prism")
+"""The hosts that are runners of Beam's own."""
 SUITES: Final = {
     "fn_runner": "runners/portability/fn_api_runner/fn_runner_test.py",
     "test_stream": "testing/test_stream_test.py",
@@ -93,11 +99,18 @@ SUITES: Final = {
     "complete": "examples/complete/*_test.py",
     "game": "examples/complete/game/*_test.py",
     "cookbook": "examples/cookbook/*_test.py",
+    "xarray_beam": "xarray_beam/_src/*_test.py",
 }
-"""The modules of Beam's tests; those that need services of Google are left out of the ones with a `*`."""
+"""The modules of Beam's tests; those that need services of Google are left out of the ones with a `*`.
+
+A suite with the name of a library has that library's tests.
+"""
+Kept: TypeAlias = dict[str, dict[str, Any]]
+"""What is kept of the outcomes by suite and host; `None` where the host is absent."""
 _BEGIN, _END = "<!-- outcomes of Beam's suites -->", "<!-- end of the outcomes -->"
 _TIMEOUT: Final = 300
-"""After how many seconds a test counts as failed."""
+_TIMEOUT_ON_PRISM: Final = 60
+"""After how many seconds a test counts as failed; on Prism, some never end."""
 
 
 def run(suite: str, host: str) -> list[dict[str, Any]]:
@@ -107,15 +120,18 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
         sys.exit(
             "needs Beam: pip install 'apache-beam[dataframe,yaml]' scikit-learn pyhamcrest parameterized tenacity mock"
         )
+    library = libraries.installed(suite) if suite in libraries.LIBRARIES else None
+    mode = "importlib" if library is None else "append"  # a library's modules look for each other in their packages
+    root = Path(spec.origin).parent if library is None else library
     with tempfile.TemporaryDirectory() as folder:
         outcomes = Path(folder, "outcomes")
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.beam.suite_plugin",
-            "-W", "ignore", f"--timeout={_TIMEOUT}",
-            "-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib",
-            *map(str, _paths(suite, Path(spec.origin).parent)),
+            "-W", "ignore", f"--timeout={_TIMEOUT_ON_PRISM if host == 'prism' else _TIMEOUT}",
+            "-c", os.devnull, f"--rootdir={folder}", f"--import-mode={mode}", *map(str, _paths(suite, root)),
         ]  # fmt: skip
-        variables = {"BEAM_HOST": host, "BEAM_OUTCOMES": str(outcomes), "PYTHONPATH": str(REPOSITORY)}
+        path = os.pathsep.join(map(str, filter(None, (REPOSITORY, library))))
+        variables = {"BEAM_HOST": host, "BEAM_OUTCOMES": str(outcomes), "PYTHONPATH": path}
         done = subprocess.run(
             command, env=os.environ | variables, cwd=folder, capture_output=True, text=True, check=False
         )
@@ -140,12 +156,12 @@ def summary(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def unexplained(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> list[str]:
+def unexplained(kept: Kept, known: dict[str, Any]) -> list[str]:
     """Return a line for each failure without a reason, and for each reason without a failure."""
     lines = []
     for suite, by_host in kept.items():
         for host, of_host in by_host.items():
-            if host == "baseline":
+            if host in OF_BEAM:
                 continue
             reasons = _reasons(known, suite, host)
             lines += [f"{suite} on {host}: {test} fails" for test in of_host["failures"] if test not in reasons]
@@ -153,12 +169,12 @@ def unexplained(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> list[
     return lines
 
 
-def table(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> str:
+def table(kept: Kept, known: dict[str, Any]) -> str:
     """Return the table, and the failures with their reasons."""
     hosts = [host for host in HOSTS if any(host in by_host for by_host in kept.values())]
     lines = [f"| suite | {' | '.join(HOSTS[host] for host in hosts)} |", f"|---|{'---|' * len(hosts)}"]
     for suite in (suite for suite in SUITES if suite in kept):
-        cells = [_cell(kept[suite].get(host)) for host in hosts]
+        cells = [_cell(kept[suite][host]) if host in kept[suite] else "not run" for host in hosts]
         lines.append(f"| `{SUITES[suite]}` | {' | '.join(cells)} |")
     lines += ["", "| test that fails | on | why |", "|---|---|---|"]
     for suite in (suite for suite in SUITES if suite in kept):
@@ -170,7 +186,7 @@ def table(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> None:
+def write(kept: Kept, known: dict[str, Any]) -> None:
     """Write the table into the page."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(_BEGIN)
@@ -178,22 +194,22 @@ def write(kept: dict[str, dict[str, Any]], known: dict[str, Any]) -> None:
     PAGE.write_text(f"{before}{_BEGIN}\n\n{table(kept, known)}\n\n{_END}{after}", encoding="utf-8")
 
 
-def _paths(suite: str, beam: Path) -> list[Path]:
+def _paths(suite: str, root: Path) -> list[Path]:
     if suite == "fn_runner":
         return [PORTABLE]
-    return [path for path in sorted(beam.glob(SUITES[suite])) if not path.name.endswith("_it_test.py")]
+    return [path for path in sorted(root.glob(SUITES[suite])) if not path.name.endswith("_it_test.py")]
 
 
 def _cell(of_host: dict[str, Any] | None) -> str:
     if of_host is None:
-        return "not run"
+        return "absent"
     return f"{of_host['passed']} / {of_host['failed']} / {of_host['skipped']} ({of_host['ran']})"
 
 
 def _reasons(known: dict[str, Any], suite: str, host: str) -> dict[str, str]:
     """Return why tests of a suite fail on a host; a reason for `every` host holds on each of ours."""
     of_suite = known.get(suite, {})
-    every = {} if host == "baseline" else of_suite.get("every", {})
+    every = {} if host in OF_BEAM else of_suite.get("every", {})
     return {**every, **of_suite.get(host, {})}
 
 
@@ -203,14 +219,18 @@ def main() -> None:
     parser.add_argument("hosts", nargs="*", help=f"some of {', '.join(HOSTS)}; by default all of them")
     parser.add_argument("--suite", action="append", choices=SUITES, help="a suite; by default all of them")
     given = parser.parse_args()
-    kept: dict[str, dict[str, Any]] = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
+    kept: Kept = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
     for suite in given.suite or SUITES:
         for host in given.hosts or HOSTS:
+            if host == "prism" and prism.built() is None:
+                kept.setdefault(suite, {}).setdefault(host, None)  # what was kept of it stays
+                print(f"{suite} on {host}: {_cell(None)}; python -m scripts.prism builds it")
+                continue
             outcomes = run(suite, host)
             kept.setdefault(suite, {})[host] = summary(outcomes)
             print(f"{suite} on {host}: {_cell(kept[suite][host])}", flush=True)
             for each in outcomes:
-                if each["outcome"] == "failed" and host != "baseline":
+                if each["outcome"] == "failed" and host not in OF_BEAM:
                     print(f"    {each['test']}: {each['reason'][:200]}")
             OUTCOMES.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     known = tomllib.loads(KNOWN.read_text(encoding="utf-8"))

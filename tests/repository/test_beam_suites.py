@@ -29,3 +29,18 @@ def test_a_failure_without_a_reason_and_a_reason_without_a_failure_are_found() -
     assert suites.unexplained(kept, known) == [
         "window on local: A.test_new fails", "window on local: A.test_old passes"
     ]  # fmt: skip
+
+
+def test_runners_of_beams_need_no_reason_and_one_that_is_absent_says_so() -> None:
+    of_host = {"passed": 1, "failed": 1, "skipped": 0, "ran": 1, "failures": ["A.test_of_beams"]}
+    kept: suites.Kept = {
+        "window": {"local": of_host | {"failed": 0, "failures": []}, "prism": of_host},
+        "create": {"prism": None},
+    }
+    assert suites.unexplained(kept, {}) == []
+    assert suites.table(kept, {}).splitlines()[:4] == [
+        "| suite | `LocalRunner` | Beam's Prism |",
+        "|---|---|---|",
+        "| `transforms/window_test.py` | 1 / 0 / 0 (1) | 1 / 1 / 0 (1) |",
+        "| `transforms/create_test.py` | not run | absent |",
+    ]

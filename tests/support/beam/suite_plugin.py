@@ -1,8 +1,8 @@
-"""A plugin for pytest that runs Beam's own test modules on one of our runners, and notes each outcome.
+"""A plugin for pytest that runs test modules of Beam's, or of a library on Beam, on one host, and notes each outcome.
 
 `scripts/beam.py` loads it with `-p`. It reads two variables of the environment: `BEAM_HOST`, a name of `HOSTS`, and
 `BEAM_OUTCOMES`, a file to which it appends a line of JSON for each test: its name, its outcome, how many pipelines it
-ran on our runner, and what went wrong.
+ran on the host, and what went wrong.
 """
 
 # Beam may not be installed, and its own types reject what it takes.
@@ -10,18 +10,25 @@ ran on our runner, and what went wrong.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 import pathlib
+import sys
 import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.options.pipeline_options import PrismRunnerOptions, StandardOptions
+from apache_beam.runners import runner as beam_runner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.job_server import StopOnExitJobServer
+from apache_beam.runners.portability.prism_runner import PrismJobServer, PrismRunner
 from apache_beam.testing.test_pipeline import TestPipeline as BeamTestPipeline
 
 from dataflow_model.beam import LocalRunner, SparkRunner
+from scripts import prism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,6 +54,23 @@ class _OnTwoWorkers(LocalRunner):
         super().__init__(workers=2, is_drain=is_drain)
 
 
+class _OnPrism(PrismRunner):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Starts Prism anew for each test, so that a pipeline that ends it fails no other test."""
+
+    def __init__(self, *, is_drain: bool = False) -> None:
+        del is_drain  # Beam's tests of draining are for its runner in process
+        super().__init__()
+
+    def default_job_server(self, options: Any) -> Any:
+        """Return the one of this test."""
+        if not _STARTED:
+            options.view_as(PrismRunnerOptions).prism_location = str(prism.built())
+            _STARTED.append(StopOnExitJobServer(PrismJobServer(options)))
+        return _STARTED[0]
+
+
+_STARTED: Final[list[Any]] = []
+"""Prism, if the test has started it."""
 HOSTS: Final[Mapping[str, Callable[..., Any]]] = {
     "local": LocalRunner,
     "workers": _OnTwoWorkers,
@@ -54,6 +78,7 @@ HOSTS: Final[Mapping[str, Callable[..., Any]]] = {
     "spark": SparkRunner,
     "spark-stream": _InStreamOnSpark,
     "baseline": FnApiRunner,
+    "prism": _OnPrism,
 }
 _COUNT: Final = [0]
 _RAN: Final[dict[str, int]] = {}
@@ -71,9 +96,13 @@ def __getattr__(name: str) -> Any:
 
 
 def pytest_configure() -> None:
-    """Use the host wherever a test does not name another runner: half of Beam's tests ignore the option."""
+    """Use the host where a test names no runner or `DirectRunner`: half of Beam's tests ignore the option."""
     named = f"{__name__}.Chosen"
     StandardOptions.DEFAULT_RUNNER = named
+    beam_runner._RUNNER_MAP["directrunner"] = named
+    del sys.argv[1:]  # a pipeline without options reads them, and warns about those of pytest
+    if importlib.util.find_spec("absl") is not None:  # its test cases expect that its own main function was called
+        importlib.import_module("absl.flags").FLAGS.mark_as_parsed()
     options = f"--runner={named} --temp_location={tempfile.mkdtemp()}"  # where tests of examples write
     BeamTestPipeline.pytest_test_pipeline_options = options
     kind = host()
@@ -92,6 +121,8 @@ def pytest_runtest_call(item: Any) -> Iterator[None]:
     before = _COUNT[0]
     yield
     _RAN[item.nodeid] = _COUNT[0] - before
+    while _STARTED:
+        _STARTED.pop().stop()
 
 
 def pytest_runtest_logreport(report: Any) -> None:
