@@ -185,6 +185,7 @@ def test_an_unbounded_input_that_ends_gives_its_results_and_ends_the_stream(tmp_
     assert answers(periodic, SparkRunner(spark, checkpoint=tmp_path / "checkpoint"), tmp_path) == ["('k', 2)"] * 2
 
 
+@pytest.mark.slow
 def test_a_side_input_that_changes_is_read_by_a_function_with_state(tmp_path: Path, spark: Any) -> None:
     runner = SparkRunner(spark, checkpoint=tmp_path / "checkpoint")
     assert answers(state_with_a_changing_side_input, runner, tmp_path) == READ_WITH_STATE
@@ -223,6 +224,7 @@ class Marking(unbounded_source.UnboundedCountingSource):  # type: ignore[misc]
         return MarkingReader(self._count, 0 if checkpoint_mark is None else checkpoint_mark.last_index + 1, self._notes)
 
 
+@pytest.mark.slow
 def test_marks_of_an_unbounded_source_are_finalized_where_they_were_made_after_their_commit(
     tmp_path: Path, spark: Any
 ) -> None:
