@@ -60,7 +60,7 @@ format: set-up ## format the code and fix what the linter can fix
 	$(VENV)/ruff format $(CODE)
 
 beam: set-up ## run Beam's own test modules on our runners, and write the table in docs/beam.md (half an hour)
-	@$(VENV)/python -m pip install --quiet "apache-beam[dataframe,yaml]>=2.76,<2.78" scikit-learn pyhamcrest parameterized tenacity mock
+	@$(VENV)/python -m pip install --quiet "apache-beam[dataframe,yaml,tfrecord]>=2.76,<2.78" scikit-learn pyhamcrest parameterized tenacity mock
 	@scripts/java.sh run $(VENV)/python -m scripts.beam $(ARGS)
 
 bench: set-up ## measure against the hand-written alternatives (writes benchmarks/results.json)

@@ -118,7 +118,8 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
     spec = find_spec("apache_beam")
     if spec is None or spec.origin is None:
         sys.exit(
-            "needs Beam: pip install 'apache-beam[dataframe,yaml]' scikit-learn pyhamcrest parameterized tenacity mock"
+            "needs Beam: pip install 'apache-beam[dataframe,yaml,tfrecord]' "
+            "scikit-learn pyhamcrest parameterized tenacity mock"
         )
     library = libraries.installed(suite) if suite in libraries.LIBRARIES else None
     mode = "importlib" if library is None else "append"  # a library's modules look for each other in their packages
@@ -176,13 +177,16 @@ def table(kept: Kept, known: dict[str, Any]) -> str:
     for suite in (suite for suite in SUITES if suite in kept):
         cells = [_cell(kept[suite][host]) if host in kept[suite] else "not run" for host in hosts]
         lines.append(f"| `{SUITES[suite]}` | {' | '.join(cells)} |")
-    lines += ["", "| test that fails | on | why |", "|---|---|---|"]
+    lines += ["", "| module | tests that fail | on | why |", "|---|---|---|---|"]
     for suite in (suite for suite in SUITES if suite in kept):
-        by_test: dict[tuple[str, str], list[str]] = {}
+        on: dict[tuple[str, str], list[str]] = {}
         for host in (host for host in hosts if host in kept[suite]):
             for test, reason in _reasons(known, suite, host).items():
-                by_test.setdefault((test, reason), []).append(HOSTS[host])
-        lines += [f"| `{test}` | {', '.join(on)} | {reason} |" for (test, reason), on in sorted(by_test.items())]
+                on.setdefault((test, reason), []).append(HOSTS[host])
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for (test, reason), names in sorted(on.items()):
+            alike.setdefault((", ".join(names), reason), []).append(f"`{test.rpartition('.')[2]}`")
+        lines += [f"| {suite} | {', '.join(tests)} | {names} | {reason} |" for (names, reason), tests in alike.items()]
     return "\n".join(lines)
 
 
