@@ -25,6 +25,7 @@ class Threads:
     """Takes the place of the `Team` of a run."""
 
     assignments: Sequence[Assignment]
+    modules: tuple[str, ...]
     stops: Any
     note: Callable[[int, Progress], None]
     finished: list[Done] = attrs.field(factory=list)
