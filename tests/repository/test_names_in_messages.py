@@ -40,6 +40,8 @@ def names_in(text: str) -> Iterator[str]:
 def exists(name: str) -> bool:
     value: Any = dm
     for part in name.split("."):
+        if value is dm.beam:
+            return part in dm.beam.__all__  # what it has needs Beam, which may not be installed
         value = getattr(value, part, UNFINISHED)
         if value is UNFINISHED:
             return False

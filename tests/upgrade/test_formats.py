@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-FORMATS = (7,)
+FORMATS = (8,)
 """The formats that this version reads."""
 KEPT = [(number, title) for number in FORMATS for title in PIPELINES]
 
