@@ -134,7 +134,8 @@ def state_with_a_changing_side_input(p: Any) -> Any:
     times = {"start_timestamp": 0, "stop_timestamp": 30}
     windows = beam.WindowInto(window.FixedWindows(10))
     tables = p | "tables" >> PeriodicImpulse(fire_interval=10, **times) | "in 10 s" >> windows
-    table = beam.pvalue.AsSingleton(tables | beam.Map(float))
+    # Beam takes any input of a function with state for its pairs, so a side input needs a type that these may have.
+    table = beam.pvalue.AsSingleton(tables | beam.Map(float).with_output_types(Any))
     ticks = p | "ticks" >> PeriodicImpulse(fire_interval=5, **times) | "of 10 s" >> windows
     pairs = ticks | "pairs" >> beam.Map(lambda tick: ("a", int(tick))).with_output_types(tuple[str, int])
     names = beam.pvalue.AsDict(p | "names" >> beam.Create([("a", "Anna")]))
