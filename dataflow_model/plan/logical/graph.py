@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.errors import PlanError
+from dataflow_model.plan.functions.resuming import AwaitsCommit
 from dataflow_model.plan.functions.windowed import ForeignFn
 from dataflow_model.plan.logical.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, Node, ParDo, Read, Ref
 from dataflow_model.plan.logical.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 @attrs.frozen(eq=False)
@@ -85,6 +86,12 @@ class Plan:
             for ref in dict.fromkeys(node.inputs):
                 consumers.setdefault(ref, []).append(node)
         return consumers
+
+
+def take_uncommitted(nodes: Iterable[Node]) -> list[Callable[[], None]]:
+    """Return what the functions of nodes want to be called once all that they have put out is committed; forget it."""
+    fns = [node.fn for node in nodes if isinstance(node, ParDo) and isinstance(node.fn, AwaitsCommit)]
+    return [call for fn in fns if (call := fn.take_uncommitted()) is not None]
 
 
 def main_inputs(node: Node) -> tuple[Ref, ...]:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.micros import wall_clock
-from dataflow_model.plan.functions.resuming import AwaitsCommit
-from dataflow_model.plan.logical.nodes import ParDo
+from dataflow_model.plan.logical.graph import take_uncommitted
 from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
 from dataflow_model.runners.sharded.checkpoint.requests import (
@@ -209,11 +208,8 @@ class LocalStream:
         forget_signals(self.checkpoint.requests, commit.offset.signals)
         self._pending = None
         acknowledge(self.program.staged.sources, commit.offset)
-        for node in self.program.staged.plan.nodes:
-            if isinstance(node, ParDo) and isinstance(node.fn, AwaitsCommit):
-                call = node.fn.take_uncommitted()
-                if call is not None:
-                    call()
+        for call in take_uncommitted(self.program.staged.plan.nodes):
+            call()
 
     @property
     def _publisher(self) -> Publisher:

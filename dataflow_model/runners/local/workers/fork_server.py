@@ -122,7 +122,7 @@ _fork_servers: dict[tuple[str, ...], _ForkServer] = {}
 """The fork servers of this process that runs have needed, by the modules that they have imported."""
 
 
-def fork_worker(modules: tuple[str, ...] = ()) -> ForkedWorker:
+def fork_worker(modules: tuple[str, ...]) -> ForkedWorker:
     """Fork a worker of this process.
 
     Args:

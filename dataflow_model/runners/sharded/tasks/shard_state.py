@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import DataflowError
-from dataflow_model.plan.functions.resuming import AwaitsCommit
-from dataflow_model.plan.logical.nodes import ParDo
+from dataflow_model.plan.logical.graph import take_uncommitted
 from dataflow_model.runners.engine.lanes.watermarks import Watermarks
 from dataflow_model.runners.engine.machines.shard import StageShard
 from dataflow_model.runners.sharded.state.key_classes import check_key_classes, further_key_classes
@@ -169,6 +168,4 @@ class ShardState:
         """
         if task.stays:
             return []
-        nodes = [task.program.staged.plan[label] for label in self.shard.labels]
-        fns = [node.fn for node in nodes if isinstance(node, ParDo) and isinstance(node.fn, AwaitsCommit)]
-        return [call for fn in fns if (call := fn.take_uncommitted()) is not None]
+        return take_uncommitted(task.program.staged.plan[label] for label in self.shard.labels)
