@@ -40,9 +40,10 @@ def _text(result: Any) -> str:
     return json.dumps(result, default=str, sort_keys=True)
 
 
-def _run(program: str, events: Events, runner: Any) -> tuple[float, list[str]]:
+def _run(program: str, rows: int, runner: Any) -> tuple[float, list[str]]:
     """Return how long a run takes, and its results in order."""
     with tempfile.TemporaryDirectory() as folder:
+        events = Events(rows, rows, string_keys=False, keys=1, arrivals=False, folder=Path(folder))
         pipeline = beam.Pipeline(runner=runner, options=PipelineOptions([]))
         results = PROGRAMS[program](pipeline, events) | "text" >> beam.Map(_text)
         _ = results | dm.beam.Write(dm.io.WriteText(folder))
@@ -69,15 +70,8 @@ def main() -> int:
         answers: dict[str, list[str]] = {}
         alone = 0.0
         for name, runner in runners.items():
-            with tempfile.TemporaryDirectory() as folder:
-                few, all_of_them = (
-                    Events(
-                        rows=count, rows_per_file=count, string_keys=False, keys=1, arrivals=False, folder=Path(folder)
-                    )
-                    for count in (1_000, rows)
-                )
-                _run(program, few, runner())
-                seconds, answers[name] = _run(program, all_of_them, runner())
+            _run(program, 1_000, runner())
+            seconds, answers[name] = _run(program, rows, runner())
             alone = alone or seconds
             print(f"{program}, {rows:,} elements, {name}: {seconds:.2f} s, {seconds / alone:.2f}", flush=True)
         if not answers["LocalRunner"] or len({tuple(lines) for lines in answers.values()}) > 1:

@@ -183,9 +183,9 @@ def table(kept: Kept, known: dict[str, Any]) -> str:
         for host in (host for host in hosts if host in kept[suite]):
             for test, reason in _reasons(known, suite, host).items():
                 on.setdefault((test, reason), []).append(HOSTS[host])
-        alike: dict[tuple[str, ...], list[str]] = {}
+        alike: dict[tuple[str, str], list[str]] = {}
         for (test, reason), names in sorted(on.items()):
-            alike.setdefault((", ".join(names), reason), []).append(f"`{test.rpartition('.')[2]}`")
+            alike.setdefault((", ".join(names), reason), []).append(f"`{test}`")
         lines += [f"| {suite} | {', '.join(tests)} | {names} | {reason} |" for (names, reason), tests in alike.items()]
     return "\n".join(lines)
 
