@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sysconfig
@@ -41,7 +43,9 @@ def running_broker(folder: Path) -> Iterator[str]:
     options = ["--data-dir", str(folder / "data"), "--only", "kafka", "--kafka-port", str(port)]
     with log.open("w") as output:
         command = [str(program), "start", *options]
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)  # noqa: S603 - no user's text
+        process = subprocess.Popen(  # noqa: S603 - no user's text
+            command, stdout=output, stderr=output, cwd=folder, start_new_session=True
+        )
     try:
         deadline = time.monotonic() + _PATIENCE
         while _READY not in (said := log.read_text(errors="replace")):
@@ -52,7 +56,8 @@ def running_broker(folder: Path) -> Iterator[str]:
             time.sleep(0.05)
         yield f"127.0.0.1:{port}"
     finally:
-        process.terminate()
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(process.pid, signal.SIGTERM)  # the program, and the broker that it has started
         process.wait()
 
 

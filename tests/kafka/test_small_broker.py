@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +62,27 @@ def test_the_broker_in_one_process_supports_transactions_headers_and_timestamps(
         older.commit_transaction(30)
     assert fenced.value.args[0].code() == confluent_kafka.KafkaError._FENCED
     assert len(messages_in(small_broker, topic)) == 1
+
+
+def test_the_broker_ends_with_the_block(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as servers:
+        host, _, port = servers.partition(":")
+        socket.create_connection((host, int(port))).close()
+    deadline = time.monotonic() + 30
+    while not is_free(int(port)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert is_free(int(port))
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen there."""
+    with contextlib.closing(socket.socket()) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def copies(p: dm.Pipeline, servers: str, source: str, target: str, **read: Any) -> None:
