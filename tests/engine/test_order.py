@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import pickle
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +34,7 @@ from dataflow_model.runners.engine.lanes.order import (
     replayed,
     rising,
     rising_by_key,
+    shard_by_order,
     sorting,
     timer_cause,
 )
@@ -370,3 +373,12 @@ def test_instants_are_located_by_their_index_in_a_timeline(known: list[Any], oth
     timeline = sorted(known)
     indices = InstantLane.of(timeline).indices_of(InstantLane.of(others)).tolist()
     assert indices == [timeline.index(instant) if instant in timeline else -1 for instant in others]
+
+
+@pytest.mark.parametrize("shards", [2, 3, 4])
+@pytest.mark.parametrize("every", [1, 2, 10, 100])
+def test_few_elements_without_a_key_are_spread_evenly_over_the_shards(shards: int, every: int) -> None:
+    rows = pass_stages([of_row("shards", number * every) for number in range(16)], 2)
+    counts = Counter(shard_by_order(row, shards) for row in rows)
+    assert sorted(counts) == list(range(shards))
+    assert max(counts.values()) <= 16 // shards + 2
