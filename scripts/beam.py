@@ -30,8 +30,11 @@ REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = REPOSITORY / "docs" / "beam.md"
 KNOWN: Final = REPOSITORY / "tests" / "support" / "beam" / "known_failures.toml"
 OUTCOMES: Final = REPOSITORY / "tests" / "support" / "beam" / "outcomes.json"
-PORTABLE: Final = REPOSITORY / "tests" / "support" / "beam" / "portable_suite.py"
-"""Takes the place of the suite of Beam's runner in process, which names that runner."""
+INSTEAD: Final = {
+    "fn_runner": REPOSITORY / "tests" / "support" / "beam" / "portable_suite.py",
+    "userstate": REPOSITORY / "tests" / "support" / "beam" / "state_suite.py",
+}
+"""Takes the place of a suite that names Beam's runner in process, or needs that functions run in the test's process."""
 HOSTS: Final = {
     "local": "`LocalRunner`",
     "workers": "two workers",
@@ -199,8 +202,8 @@ def write(kept: Kept, known: dict[str, Any]) -> None:
 
 
 def _paths(suite: str, root: Path) -> list[Path]:
-    if suite == "fn_runner":
-        return [PORTABLE]
+    if suite in INSTEAD:
+        return [INSTEAD[suite]]
     return [path for path in sorted(root.glob(SUITES[suite])) if not path.name.endswith("_it_test.py")]
 
 

@@ -1,4 +1,4 @@
-"""`TestStream` of Beam's with elements that are in windows already."""
+"""`TestStream` of Beam's: elements that are in windows already, and its clock."""
 
 # Beam may not be installed, and its own types reject what it takes.
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -15,8 +15,11 @@ pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-mod
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
 from apache_beam.testing.test_stream import WindowedValueHolder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.transforms.window import GlobalWindow, IntervalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming, WindowedValue
@@ -24,7 +27,7 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming, WindowedV
 from dataflow_model.beam import LocalRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Beam's own
@@ -88,3 +91,33 @@ def test_an_element_of_a_script_in_a_window_that_its_coder_cannot_encode_is_reje
     _ = pipeline | BeamTestStream().add_elements([placed("a", 5, empty)]).advance_watermark_to_infinity()
     with pytest.raises(dm.UnsupportedOnRunner, match=r"adds \('k', 'a'\) in \[\[5.0, 5.0\)\], which the coder"):
         pipeline.run()
+
+
+class _Waits(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Puts out each element, and what it has waited for at the fifth second of the clock."""
+
+    WAKE = TimerSpec("wake", TimeDomain.REAL_TIME)
+
+    def process(self, pair: tuple[str, str], wake: Any = beam.DoFn.TimerParam(WAKE)) -> Iterator[str]:
+        wake.set(Timestamp(5))
+        yield pair[1]
+
+    @on_timer(WAKE)  # type: ignore[untyped-decorator]
+    def wake(self) -> Iterator[str]:
+        yield "woken"
+
+
+@pytest.mark.parametrize("make", [BundleBasedDirectRunner, LocalRunner])
+def test_a_timer_fires_when_the_clock_of_the_script_has_reached_it(make: Callable[[], Any], tmp_path: Path) -> None:
+    script = BeamTestStream().advance_watermark_to(0).add_elements([("k", "first")]).advance_processing_time(4)
+    script = script.add_elements([("k", "before")]).advance_processing_time(1).add_elements([("k", "behind")])
+    notes = tmp_path / "notes"
+
+    def note(text: str) -> None:
+        with notes.open("a") as file:
+            file.write(f"{text}\n")
+
+    pipeline = beam.Pipeline(runner=make(), options=PipelineOptions(["--streaming"]))
+    _ = pipeline | script.advance_watermark_to_infinity() | beam.ParDo(_Waits()) | beam.Map(note)
+    pipeline.run().wait_until_finish()
+    assert notes.read_text().split() == ["first", "before", "woken", "behind", "woken"]

@@ -57,9 +57,17 @@ def adds_placed(script: ScriptSource) -> bool:
 
 
 def _steps(label: str, events: Any, coder: Any) -> Iterator[tuple[str | None, Step]]:
-    """Yield the steps, each with the tag of its output; one of the clock is for all of them."""
+    """Yield the steps, each with the tag of its output; those of the clock are for all of them.
+
+    Beam runs what is due on the clock, which an element may have set to earlier, before each event, and ours when its
+    clock moves. So each event is a microsecond after the one before it, which is less than Beam's clock can tell.
+    """
     clock = 0
     for event in events:
+        if event.HasField("processing_time_event"):
+            clock += event.processing_time_event.advance_duration * _MILLISECOND
+        clock += 1
+        yield None, ClockStep(ProcessingTime(clock))
         match event.WhichOneof("event"):
             case "element_event":
                 elements = [
@@ -71,9 +79,6 @@ def _steps(label: str, events: Any, coder: Any) -> Iterator[tuple[str | None, St
             case "watermark_event":
                 reached = our_instant(event.watermark_event.new_watermark * _MILLISECOND)
                 yield event.watermark_event.tag, WatermarkStep(EventTime(reached))
-            case "processing_time_event":
-                clock += event.processing_time_event.advance_duration * _MILLISECOND
-                yield None, ClockStep(ProcessingTime(clock))
 
 
 def _element(label: str, value: Any, micros: int) -> tuple[Any, EventTime]:
