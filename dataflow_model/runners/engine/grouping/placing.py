@@ -10,7 +10,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, INTERVAL_KIND
 from dataflow_model.runners.engine.lanes.bundle import firings, retracted
-from dataflow_model.runners.engine.lanes.lanes import Intervals, Repeated, array_of
+from dataflow_model.runners.engine.lanes.lanes import Intervals, Repeated, array_of, windows_in_columns
 from dataflow_model.runners.engine.lanes.matching import matched
 from dataflow_model.runners.engine.lanes.order_lanes import dense_ranks
 from dataflow_model.runners.engine.lanes.overlapping import Overlapping
@@ -111,6 +111,7 @@ def _in_windows(
     windows: Sequence[tuple[Window, ...]], kind_of: Callable[[Window], int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the row of each element in each of its windows, and the window's start, end and kind."""
+    windows = windows_in_columns(windows)
     if isinstance(windows, Intervals):
         kind = GLOBAL_KIND if windows.is_global else INTERVAL_KIND
         return np.arange(len(windows)), windows.starts, windows.ends, np.full(len(windows), kind, np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dataflow_model.overriding import override
 from dataflow_model.runners.engine.lanes.uniform import concatenated, picked
-from dataflow_model.values import GLOBAL_WINDOW, Window
+from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, Window
 from dataflow_model.values import interval as interval_of
 
 if TYPE_CHECKING:
@@ -244,6 +244,24 @@ class Intervals(Lane["tuple[Window, ...]"]):
     def at(self, start: int, end: int) -> tuple[Window, ...]:
         """Return the windows of the elements with these bounds."""
         return (GLOBAL_WINDOW,) if self.is_global else (interval_of(start, end),)
+
+
+def windows_in_columns(windows: Sequence[tuple[Window, ...]]) -> Sequence[tuple[Window, ...]]:
+    """Return the windows of elements that are in one plain interval each in columns, and others as they are.
+
+    Example:
+        >>> windows_in_columns([(interval_of(0, 60),), (interval_of(60, 120),)]).starts
+        array([ 0, 60])
+        >>> windows_in_columns([(GLOBAL_WINDOW,)])
+        [(GlobalWindow(),)]
+    """
+    if isinstance(windows, Lane):
+        return windows
+    alone = [several[0] for several in windows if len(several) == 1]
+    if len(alone) < len(windows) or set(map(type, alone)) != {IntervalWindow}:
+        return windows
+    starts, ends = ([getattr(window, bound) for window in alone] for bound in ("start", "end"))
+    return Intervals.alike(np.array(starts, np.int64), np.array(ends, np.int64))
 
 
 def sliced(items: Sequence[T], start: int, stop: int) -> Sequence[T]:

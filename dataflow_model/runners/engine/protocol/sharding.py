@@ -13,9 +13,10 @@ from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.logical.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
 from dataflow_model.runners.engine.functions.uncombining import key_of_value
 from dataflow_model.runners.engine.functions.user_code import user_error
+from dataflow_model.runners.engine.lanes.lanes import windows_in_columns
 from dataflow_model.runners.engine.lanes.order import shard_by_order
 from dataflow_model.runners.engine.lanes.radix import in_order_of
-from dataflow_model.runners.engine.lanes.value_lanes import Pairs, keys_in_columns
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs, in_columns, keys_in_columns
 from dataflow_model.runners.engine.lifted.keys import shard_of
 from dataflow_model.values import checked_pairs, encode_key, shard_hash
 
@@ -41,6 +42,13 @@ def rows_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Seq
     order = in_order_of(owners)
     numbers, firsts = np.unique(owners[order], return_index=True)
     return dict(zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)) if len(bundle) else {}
+
+
+def put_in_columns(node: KeyedNode, bundle: Bundle) -> None:
+    """Put what a bundle for a node holds into columns, where it fits them: they are smaller to send."""
+    if isinstance(node, GroupByKeyAndWindow):
+        bundle.values = in_columns(bundle.values)
+    bundle.windows = windows_in_columns(bundle.windows)
 
 
 def encoded_key(label: str, pair: tuple[Any, Any]) -> bytes:
@@ -81,11 +89,11 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
         >>> encoded_keys("sum", [("UA", 7), ("AA", 9), ("UA", 1)])
         ([b'sUA', b'sAA'], array([0, 1, 0]))
     """
-    in_columns = pairs if isinstance(pairs, Pairs) and pairs.keys_are_alike() else None
-    if in_columns is None:
-        in_columns = keys_in_columns([key for key, _ in checked_pairs(pairs, label)])
-    if in_columns is not None:
-        coded = in_columns.encoded_keys()
+    columns = pairs if isinstance(pairs, Pairs) and pairs.keys_are_alike() else None
+    if columns is None:
+        columns = keys_in_columns([key for key, _ in checked_pairs(pairs, label)])
+    if columns is not None:
+        coded = columns.encoded_keys()
         return coded.values, coded.codes
     indices: dict[bytes, int] = {}
     numbers = (indices.setdefault(encoded_key(label, pair), len(indices)) for pair in pairs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.endpoints.retries import RETRIES
-from dataflow_model.plan.logical.nodes import MAIN, GroupByKeyAndWindow, Write
+from dataflow_model.plan.logical.nodes import MAIN, Write
 from dataflow_model.runners.engine.bounded.execution import CHUNK, PanesBySink, records_at_sink, take_panes
 from dataflow_model.runners.engine.bounded.files import RowReader, SourceTimeline
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, cut_up, inputs_of, whole_script
@@ -16,10 +16,9 @@ from dataflow_model.runners.engine.elementwise.fragments import Fragment
 from dataflow_model.runners.engine.functions.lifetimes import torn_down
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle, add_arrived
 from dataflow_model.runners.engine.lanes.lanes import Integers, array_of, taken
-from dataflow_model.runners.engine.lanes.value_lanes import in_columns
 from dataflow_model.runners.engine.lanes.watermarks import MIN_WATERMARKS, WatermarkLane
 from dataflow_model.runners.engine.machines.shard import StageShard, routed
-from dataflow_model.runners.engine.protocol.sharding import rows_by_shard
+from dataflow_model.runners.engine.protocol.sharding import put_in_columns, rows_by_shard
 from dataflow_model.runners.engine.sources.timeline import Timeline
 from dataflow_model.runners.local.workers.exchange import PlacedElements
 from dataflow_model.runners.local.workers.messages import Progress
@@ -229,8 +228,7 @@ class ShardRun:
             return
         node = self._staged.taker(cut)
         assert not isinstance(node, Write)  # noqa: S101 - the caller keeps what goes to sinks
-        if isinstance(node, GroupByKeyAndWindow):
-            placed.bundle.values = in_columns(placed.bundle.values)
+        put_in_columns(node, placed.bundle)
         for shard, rows in rows_by_shard(node, placed.bundle, self._workers).items():
             share = placed
             if len(rows) < len(placed):

@@ -25,11 +25,11 @@ from dataflow_model.runners.engine.lanes.order import name_of_origin
 from dataflow_model.runners.engine.lanes.order_lanes import InstantLane, RowOrders
 from dataflow_model.runners.engine.lanes.pane_tables import PaneRecords
 from dataflow_model.runners.engine.lanes.uniform import uniform
-from dataflow_model.runners.engine.lanes.value_lanes import Pairs, RowValues, in_columns
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs, RowValues
 from dataflow_model.runners.engine.lifted.chunks import chunk_partials
 from dataflow_model.runners.engine.lifted.keys import split_by_shard as split_table
 from dataflow_model.runners.engine.machines.shard import routed
-from dataflow_model.runners.engine.protocol.sharding import rows_by_shard
+from dataflow_model.runners.engine.protocol.sharding import put_in_columns, rows_by_shard
 from dataflow_model.runners.engine.sources.in_program import event_numbers, script_bundle, static_bundles
 from dataflow_model.runners.engine.sources.observing import Observations, Observer
 from dataflow_model.runners.engine.sources.reading import check_unchanged, opened_in_version, read_rows
@@ -283,8 +283,7 @@ def pack_arrivals(
             else:
                 yield Row(task.home, stage, Kind.OUTPUT, _packed_elements(task, whole))
             continue
-        if isinstance(node, GroupByKeyAndWindow):
-            bundle.values = in_columns(bundle.values)
+        put_in_columns(node, bundle)
         for slot, rows in rows_by_shard(node, bundle, len(program.shard_ids) * program.buckets).items():
             part = bundle if len(rows) == len(bundle) else bundle.take(rows)
             of_part = (
