@@ -116,9 +116,9 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         own = options.view_as(DataflowModelOptions)
         host = self._host(own, pipeline)
         ours = all_but(own.dm_without_override)
-        check(pipeline, has_commits=host.tells_commits or not host.may_repeat)
         if host.is_job:
             check_bounded(pipeline, is_streaming=bool(options.view_as(StandardOptions).streaming))
+        check(pipeline, has_commits=host.tells_commits or not host.may_repeat)
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, StageRun(run, host.tells_commits), is_drain=self._is_drain)
