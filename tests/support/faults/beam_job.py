@@ -128,7 +128,7 @@ def add_script(pipeline: Any) -> None:
 def add_inputs(pipeline: Any) -> None:
     """Add a splittable function that defers its work and an unbounded source, with state and timers, and panes."""
     totals, sizes = killed_job.build(pipeline)
-    _ = (totals, sizes) | beam.Flatten() | "lines" >> beam.Map(str) | beam.ParDo(CountingLines())
+    _ = (totals, sizes) | "both" >> beam.Flatten() | "lines" >> beam.Map(str) | beam.ParDo(CountingLines())
 
 
 PIPELINES: Final[Mapping[str, Callable[[Any], None]]] = {"script": add_script, "inputs": add_inputs}
