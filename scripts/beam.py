@@ -46,6 +46,11 @@ HOSTS: Final = {
 }
 OF_BEAM: Final = ("baseline", "prism")
 """The hosts that are runners of Beam's own."""
+GROUPS: Final = {
+    "every": ("local", "workers", "stream", "spark", "spark-stream"),
+    "processes": ("workers", "spark", "spark-stream"),
+}
+"""Hosts for which a reason may be written once: ours, and those that run functions in other processes."""
 SUITES: Final = {
     "fn_runner": "runners/portability/fn_api_runner/fn_runner_test.py",
     "test_stream": "testing/test_stream_test.py",
@@ -122,7 +127,7 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
     if spec is None or spec.origin is None:
         sys.exit(
             "needs Beam: pip install 'apache-beam[dataframe,yaml,tfrecord]' "
-            "scikit-learn pyhamcrest parameterized tenacity mock"
+            "scikit-learn pyhamcrest parameterized tenacity mock google-api-core"
         )
     library = libraries.installed(suite) if suite in libraries.LIBRARIES else None
     mode = "importlib" if library is None else "append"  # a library's modules look for each other in their packages
@@ -214,10 +219,10 @@ def _cell(of_host: dict[str, Any] | None) -> str:
 
 
 def _reasons(known: dict[str, Any], suite: str, host: str) -> dict[str, str]:
-    """Return why tests of a suite fail on a host; a reason for `every` host holds on each of ours."""
+    """Return why tests of a suite fail on a host: what is known of it, and of the groups that it belongs to."""
     of_suite = known.get(suite, {})
-    every = {} if host in OF_BEAM else of_suite.get("every", {})
-    return {**every, **of_suite.get(host, {})}
+    groups = [group for group, hosts in GROUPS.items() if host in hosts]
+    return {test: reason for group in (*groups, host) for test, reason in of_suite.get(group, {}).items()}
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-mod
 
 import apache_beam as beam
 
-from dataflow_model.beam import LocalRunner
+from dataflow_model.beam import LocalRunner, SparkRunner
 from tests.support.beam import main_program
 
 if TYPE_CHECKING:
@@ -69,3 +69,21 @@ def test_a_registered_coder_that_cannot_be_sent_is_an_error_before_anything_runs
     with pytest.raises(dm.DataflowError, match=r"(?s)registered with Beam cannot be sent.*of this process"):
         pipeline.run().wait_until_finish()
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "host", ["workers", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
+)
+def test_a_coder_of_a_class_that_a_function_has_made_does_not_stop_a_pipeline_without_it(
+    host: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made = type("Made", (), {"__module__": __name__})
+    monkeypatch.setattr(sys.modules[__name__], "Made", made, raising=False)
+    pairs = [(made, beam.coders.BytesCoder())]
+    monkeypatch.setattr(beam.coders.registry, "get_custom_type_coder_tuples", lambda *_: pairs)
+    runner: Any = LocalRunner(workers=2)
+    if host == "spark":
+        runner = SparkRunner(request.getfixturevalue("spark"))
+    with beam.Pipeline(runner=runner) as pipeline:
+        _ = pipeline | beam.Create([1]) | beam.Map(lambda _: (tmp_path / "ran").touch())
+    assert (tmp_path / "ran").exists()

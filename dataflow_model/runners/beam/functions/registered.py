@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import functools
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from apache_beam.internal import cloudpickle_pickler
+from apache_beam.coders import typecoders
 from apache_beam.internal.cloudpickle import cloudpickle
+from apache_beam.typehints import schemas
+from apache_beam.typehints.schema_registry import SCHEMA_REGISTRY
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.runners.beam.functions import running
@@ -68,30 +68,51 @@ def _of_run(run: str) -> tuple[dict[str, type], bytes]:
         tracked = cloudpickle._get_or_create_tracker_id(kind, make_id)  # noqa: SLF001 - Beam has no other way
         assert tracked is not None, "an id is made where there is none"  # noqa: S101
         by_id[tracked] = kind
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "session")
-        try:
-            cloudpickle_pickler.dump_session(str(path))
-        except Exception as error:
-            raise InvalidType(
-                "what the program has registered with Beam cannot be sent to other processes: "
-                f"{type(error).__name__}: {error}",
-                hint="register coders, schemas and logical types that can be pickled",
-            ) from error
-        return by_id, path.read_bytes()
+    return by_id, _registrations()
 
 
-def _restored(run: str, packages: Packages, by_id: Mapping[str, type], session: bytes) -> Registered:
-    """Register in this process what the program has registered in its own; its packages are there already."""
+def _registrations() -> bytes:
+    """Return what is registered with Beam, each coder behind the class that it is for."""
+    try:
+        coders = [
+            (cloudpickle.dumps(kind), cloudpickle.dumps((kind, coder)))
+            for kind, coder in typecoders.registry.get_custom_type_coder_tuples()
+        ]
+        types = schemas.LogicalType._known_logical_types.copy_custom(), SCHEMA_REGISTRY.get_registered_typings()  # noqa: SLF001
+        blob: bytes = cloudpickle.dumps((coders, *types))
+    except Exception as error:
+        raise InvalidType(
+            "what the program has registered with Beam cannot be sent to other processes: "
+            f"{type(error).__name__}: {error}",
+            hint="register coders, schemas and logical types that can be pickled",
+        ) from error
+    return blob
+
+
+def _restored(run: str, packages: Packages, by_id: Mapping[str, type], registrations: bytes) -> Registered:
+    """Register in this process what the program has registered in its own; its packages are there already.
+
+    The coder of a class that this process cannot import, such as one that a function has made, is left out: nothing
+    here can have an instance of it.
+    """
     del packages
     if run not in _HERE:
         for tracked, kind in by_id.items():
             cloudpickle._lookup_class_or_track(tracked, kind)  # noqa: SLF001
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "session")
-            path.write_bytes(session)
-            cloudpickle_pickler.load_session(str(path))
+        coders, logical_types, typings = cloudpickle.loads(registrations)
+        known = [cloudpickle.loads(pair) for kind, pair in coders if _can_be_loaded(kind)]
+        typecoders.registry.load_custom_type_coder_tuples(known)
+        schemas.LogicalType._known_logical_types.load(logical_types)  # noqa: SLF001
+        SCHEMA_REGISTRY.load_registered_typings(typings)
     return Registered(run)
+
+
+def _can_be_loaded(kind: bytes) -> bool:
+    try:
+        cloudpickle.loads(kind)
+    except (AttributeError, ImportError):
+        return False
+    return True
 
 
 def _classes(scope: Mapping[str, Any]) -> Iterator[type]:
