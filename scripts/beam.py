@@ -136,7 +136,7 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
         outcomes = Path(folder, "outcomes")
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.beam.suite_plugin",
-            "-W", "ignore", f"--timeout={_TIMEOUT_ON_PRISM if host == 'prism' else _TIMEOUT}",
+            "-W", "ignore", "--hypothesis-seed=0", f"--timeout={_TIMEOUT_ON_PRISM if host == 'prism' else _TIMEOUT}",
             "-c", os.devnull, f"--rootdir={folder}", f"--import-mode={mode}", *map(str, _paths(suite, root)),
         ]  # fmt: skip
         path = os.pathsep.join(map(str, filter(None, (REPOSITORY, library))))
@@ -174,7 +174,8 @@ def unexplained(kept: Kept, known: dict[str, Any]) -> list[str]:
                 continue
             reasons = _reasons(known, suite, host)
             lines += [f"{suite} on {host}: {test} fails" for test in of_host["failures"] if test not in reasons]
-            lines += [f"{suite} on {host}: {test} passes" for test in reasons if test not in of_host["failures"]]
+            other = {*of_host["failures"], *of_host["skips"]}
+            lines += [f"{suite} on {host}: {test} passes" for test in reasons if test not in other]
     return lines
 
 

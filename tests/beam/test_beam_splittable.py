@@ -418,7 +418,7 @@ def test_a_side_input_that_does_not_change_is_read_by_a_function_with_state(
 def test_an_error_of_a_function_names_its_transform(runner: LocalRunner) -> None:
     pipeline = beam.Pipeline(runner=runner)
     _ = pipeline | beam.Create([("a", "no number")]) | "worked" >> beam.ParDo(Stepwise())
-    with pytest.raises(dm.UserCodeError, match="worked"):
+    with pytest.raises(TypeError, match="while running 'worked"):
         pipeline.run().wait_until_finish(60_000)
 
 

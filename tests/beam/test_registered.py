@@ -71,9 +71,7 @@ def test_a_registered_coder_that_cannot_be_sent_is_an_error_before_anything_runs
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    "host", ["workers", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
-)
+@pytest.mark.parametrize("host", ["workers", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def test_a_coder_of_a_class_that_a_function_has_made_does_not_stop_a_pipeline_without_it(
     host: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

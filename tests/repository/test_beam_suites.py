@@ -24,15 +24,16 @@ def test_the_page_shows_the_outcomes() -> None:
 
 
 def test_a_failure_without_a_reason_and_a_reason_without_a_failure_are_found() -> None:
-    kept = {"window": {"local": {"failures": ["A.test_new"]}, "baseline": {"failures": ["A.test_of_beams"]}}}
-    known = {"window": {"every": {"A.test_old": "because"}}}
+    of_ours = {"failures": ["A.test_new"], "skips": {"A.test_of_streams": "a stream"}}
+    kept = {"window": {"local": of_ours, "baseline": {"failures": ["A.test_of_beams"], "skips": {}}}}
+    known = {"window": {"every": {"A.test_old": "because", "A.test_of_streams": "because"}}}
     assert suites.unexplained(kept, known) == [
         "window on local: A.test_new fails", "window on local: A.test_old passes"
     ]  # fmt: skip
 
 
 def test_runners_of_beams_need_no_reason_and_one_that_is_absent_says_so() -> None:
-    of_host = {"passed": 1, "failed": 1, "skipped": 0, "ran": 1, "failures": ["A.test_of_beams"]}
+    of_host = {"passed": 1, "failed": 1, "skipped": 0, "ran": 1, "failures": ["A.test_of_beams"], "skips": {}}
     kept: suites.Kept = {
         "window": {"local": of_host | {"failed": 0, "failures": []}, "prism": of_host},
         "create": {"prism": None},

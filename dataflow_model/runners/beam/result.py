@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiMetrics
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.errors import UnsupportedOnRunner, UserCodeError
 from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.runners.beam.functions import running
 from dataflow_model.runners.beam.functions.counted import RunMetrics
@@ -54,10 +54,25 @@ class BeamResult(PipelineResult):  # type: ignore[misc] # Beam ships no types th
     def wait_until_finish(self, duration: int | None = None) -> str:
         """Wait for the end of the run, and raise its error if it failed; return its state.
 
+        An error of a function that ran in this process is of its own class, as on Beam's runners in process, with the
+        transform, the element and the way out as a note.
+
         Args:
             duration: how long to wait at most, in milliseconds.
+
+        Raises:
+            DataflowError: for any other error, and of a function that ran in another process.
         """
-        self.ours.wait_until_finish(None if duration is None else duration / 1000)
+        try:
+            self.ours.wait_until_finish(None if duration is None else duration / 1000)
+        except UserCodeError as error:
+            own: BaseException | None = error
+            while isinstance(own, UserCodeError):
+                own = own.__cause__
+            if not self._is_here or own is None:
+                raise
+            own.add_note(f"UserCodeError: {error}")
+            raise own from None
         return self.state
 
     def cancel(self) -> str:
