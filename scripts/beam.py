@@ -91,7 +91,6 @@ SUITES: Final = {
     "filebasedsource": "io/filebasedsource_test.py",
     "filebasedsink": "io/filebasedsink_test.py",
     "concat_source": "io/concat_source_test.py",
-    "requestresponse": "io/requestresponse_test.py",
     "dataframe_transforms": "dataframe/transforms_test.py",
     "dataframe_io": "dataframe/io_test.py",
     "dataframe_schemas": "dataframe/schemas_test.py",
@@ -127,7 +126,7 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
     if spec is None or spec.origin is None:
         sys.exit(
             "needs Beam: pip install 'apache-beam[dataframe,yaml,tfrecord]' "
-            "scikit-learn pyhamcrest parameterized tenacity mock google-api-core"
+            "scikit-learn pyhamcrest parameterized tenacity mock"
         )
     library = libraries.installed(suite) if suite in libraries.LIBRARIES else None
     mode = "importlib" if library is None else "append"  # a library's modules look for each other in their packages
