@@ -30,11 +30,13 @@ from dataflow_model.runners.engine.lanes.lanes import (
     ranks_of_bytes,
     sliced,
     taken,
+    windows_in_columns,
 )
 from dataflow_model.runners.engine.lanes.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
 from dataflow_model.runners.engine.lanes.order_lanes import DeferredOrders, RowOrders
 from dataflow_model.runners.engine.lanes.uniform import uniform
 from dataflow_model.runners.engine.lanes.value_lanes import ColumnValues, Pairs, RowValues, in_columns
+from dataflow_model.values import GLOBAL_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,3 +285,30 @@ def test_pairs_of_other_types_are_not_put_into_columns(pairs: list[Any]) -> None
 @given(st.lists(st.binary(max_size=10) | st.text("ab\0", max_size=3).map(str.encode)))
 def test_byte_strings_have_the_ranks_of_the_general_function(items: list[bytes]) -> None:
     assert ranks_of_bytes(items).tolist() == ranks_of(items).tolist()
+
+
+class Named(dm.IntervalWindow):
+    """A window that is more than its bounds."""
+
+
+_OF_ALL_KINDS = st.one_of(
+    st.integers(-3, 3).map(lambda start: dm.IntervalWindow(dm.EventTime(start), dm.EventTime(start + 5))),
+    st.sampled_from([GLOBAL_WINDOW, Named(dm.EventTime(0), dm.EventTime(5))]),
+)
+
+
+@given(st.lists(st.lists(_OF_ALL_KINDS, min_size=0, max_size=2).map(tuple), max_size=6))
+def test_windows_in_columns_are_the_same_windows(windows: list[tuple[Any, ...]]) -> None:
+    columns = windows_in_columns(windows)
+    assert list(columns) == windows
+    assert [[type(window) for window in several] for several in columns] == [
+        [type(window) for window in several] for several in windows
+    ]
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=6))
+def test_windows_that_are_plain_intervals_become_columns(starts: list[int]) -> None:
+    windows: list[tuple[Any, ...]] = [
+        (dm.IntervalWindow(dm.EventTime(start), dm.EventTime(start + 5)),) for start in starts
+    ]
+    assert isinstance(windows_in_columns(windows), Intervals)
