@@ -135,7 +135,8 @@ def run(suite: str, host: str) -> list[dict[str, Any]]:
         outcomes = Path(folder, "outcomes")
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.beam.suite_plugin",
-            "-W", "ignore", "--hypothesis-seed=0", f"--timeout={_TIMEOUT_ON_PRISM if host == 'prism' else _TIMEOUT}",
+            "-W", "ignore", f"--timeout={_TIMEOUT_ON_PRISM if host == 'prism' else _TIMEOUT}",
+            "--tb=native", "--hypothesis-seed=0",  # pytest's own form of a RecursionError can fail in Python 3.11
             "-c", os.devnull, f"--rootdir={folder}", f"--import-mode={mode}", *map(str, _paths(suite, root)),
         ]  # fmt: skip
         path = os.pathsep.join(map(str, filter(None, (REPOSITORY, library))))
