@@ -426,3 +426,16 @@ def test_only_one_module_imports_beams_workers_and_one_its_translations() -> Non
     imports = {path.stem: path.read_text() for path in ROOM.rglob("*.py")}
     assert [name for name, text in imports.items() if "apache_beam.runners.worker" in text] == ["harness"]
     assert [name for name, text in imports.items() if "fn_api_runner import translations" in text] == ["phases"]
+
+
+@pytest.mark.parametrize(("version", "timing"), [(None, "ON_TIME"), ("2.64.0", "UNKNOWN")])
+def test_a_reshuffle_loses_panes_where_an_option_asks_for_an_older_beam(
+    version: str | None, timing: str, tmp_path: Path
+) -> None:
+    def note(_: Any, pane: Any = beam.DoFn.PaneInfoParam) -> None:
+        (tmp_path / windowed_value.PaneInfoTiming.to_string(pane.timing)).touch()
+
+    options = PipelineOptions([]) if version is None else PipelineOptions([f"--update_compatibility_version={version}"])
+    with beam.Pipeline(runner=LocalRunner(), options=options) as pipeline:
+        _ = pipeline | beam.Create([("a", 1)]) | beam.GroupByKey() | beam.Reshuffle() | beam.Map(note)
+    assert [path.name for path in tmp_path.iterdir()] == [timing]

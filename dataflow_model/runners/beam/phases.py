@@ -40,6 +40,13 @@ OURS: Final = frozenset({OWN_PART, NOTHING, GROUP_BY_KEY, FLATTEN, IMPULSE, TEST
 """The kinds of transforms that are nodes of a plan; Beam's operations run the others."""
 
 
+def expand_reshuffles(pipeline: Any) -> None:
+    """Run what Beam makes of each `Reshuffle` in place of ours, in a pipeline given by Beam's description."""
+    for transform in pipeline.components.transforms.values():
+        if transform.spec.urn == RESHUFFLE and transform.subtransforms:
+            transform.spec.urn = ""
+
+
 @attrs.frozen
 class Step:
     """A transform that is a node of a plan.

@@ -9,7 +9,7 @@ import functools
 import tempfile
 import uuid
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from apache_beam.options.pipeline_options import StandardOptions
@@ -25,6 +25,7 @@ from dataflow_model.runners.beam.lowering import lower
 from dataflow_model.runners.beam.options import DataflowModelOptions
 from dataflow_model.runners.beam.overrides import all_but, apply_to, replacement_of
 from dataflow_model.runners.beam.own.labelled import with_percentiles, with_retractions
+from dataflow_model.runners.beam.phases import expand_reshuffles
 from dataflow_model.runners.beam.requirements import (
     check,
     check_bounded,
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.plan.logical.runner import PipelineResult
+
+
+_KEEPS_PANES: Final = "2.65.0"
+"""The version of Beam from which on a `Reshuffle` keeps the panes of elements; an option may ask for an older one."""
 
 
 @attrs.frozen
@@ -119,6 +124,8 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         if host.is_job:
             check_bounded(pipeline, is_streaming=bool(options.view_as(StandardOptions).streaming))
         check(pipeline, has_commits=host.tells_commits or not host.may_repeat)
+        if options.is_compat_version_prior_to(_KEEPS_PANES):
+            expand_reshuffles(pipeline)
         apply_to(pipeline, ours)
         run = uuid.uuid4().hex
         plan = lower(pipeline, StageRun(run, host.tells_commits), is_drain=self._is_drain)
