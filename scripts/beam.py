@@ -190,8 +190,10 @@ def table(kept: Kept, known: dict[str, Any]) -> str:
     for suite in (suite for suite in SUITES if suite in kept):
         on: dict[tuple[str, str], list[str]] = {}
         for host in (host for host in hosts if host in kept[suite]):
+            failures = kept[suite][host]["failures"] if kept[suite][host] is not None else ()
             for test, reason in _reasons(known, suite, host).items():
-                on.setdefault((test, reason), []).append(HOSTS[host])
+                if test in failures:
+                    on.setdefault((test, reason), []).append(HOSTS[host])
         alike: dict[tuple[str, str], list[str]] = {}
         for (test, reason), names in sorted(on.items()):
             alike.setdefault((", ".join(names), reason), []).append(f"`{test}`")
