@@ -160,11 +160,24 @@ def test_a_stream_that_is_cancelled_continues_when_it_is_started_again(tmp_path:
     assert set((tmp_path / "notes").read_text().splitlines()) == set(NOTED)
 
 
-@pytest.mark.parametrize("is_unbounded", [False, True])
-def test_a_stream_without_a_checkpoint_is_rejected_before_spark_is_used(is_unbounded: bool) -> None:
-    pipeline = beam.Pipeline(runner=SparkRunner(), options=PipelineOptions([] if is_unbounded else ["--streaming"]))
-    _ = pipeline | ("ticks" >> BeamTestStream().advance_watermark_to_infinity() if is_unbounded else beam.Create([1]))
-    reason = "'ticks' has an unbounded output" if is_unbounded else "--streaming asks for a stream"
+@pytest.mark.parametrize(
+    ("transform", "options", "reason"),
+    [
+        (beam.Create([1]), ["--streaming"], "--streaming asks for a stream"),
+        ("ticks" >> BeamTestStream().advance_watermark_to_infinity(), [], "'ticks' has an unbounded output"),
+        (  # its marks ask to be called when they are committed, which a batch job rejects as well
+            "read" >> ReadFromUnboundedSource(unbounded_source.UnboundedCountingSource(1), max_records_per_bundle=1),
+            [],
+            "'read.*has an unbounded output",
+        ),
+    ],
+    ids=["option", "script", "unbounded read"],
+)
+def test_a_stream_without_a_checkpoint_is_rejected_before_spark_is_used(
+    transform: Any, options: list[str], reason: str
+) -> None:
+    pipeline = beam.Pipeline(runner=SparkRunner(), options=PipelineOptions(options))
+    _ = pipeline | transform
     with pytest.raises(dm.UnsupportedOnRunner, match=rf"(?s){reason}.*got none.*Hint: pass --dm_checkpoint"):
         pipeline.run()
 

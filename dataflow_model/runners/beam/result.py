@@ -71,7 +71,9 @@ class BeamResult(PipelineResult):  # type: ignore[misc] # Beam ships no types th
                 own = own.__cause__
             if not self._is_here or own is None:
                 raise
-            own.add_note(f"UserCodeError: {error}")
+            note = f"UserCodeError: {error}"
+            if note not in getattr(own, "__notes__", ()):  # it may have been waited for before
+                own.add_note(note)
             raise own from None
         return self.state
 

@@ -28,6 +28,7 @@ from apache_beam.runners.portability.prism_runner import PrismJobServer, PrismRu
 from apache_beam.testing.test_pipeline import TestPipeline as BeamTestPipeline
 
 from dataflow_model.beam import LocalRunner, SparkRunner
+from dataflow_model.plan.endpoints.features import Feature
 from scripts import prism
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ HOSTS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 _MISSING: Final[Mapping[str, str]] = {
     "a stream on Spark needs a checkpoint": "a stream, which a batch job on Spark rejects",
-    "LocalRunner(workers=n) does not support": "a stream, which several workers reject",
+    f"{Feature.RESUMING.value}, which LocalRunner(workers=n) does not support": "a stream, which several workers "
+    "reject",
     "Materialization in out-of-process and remote runners is not yet supported": "a list that is piped into a "
     "transform, whose results Beam reads only in the process that runs the functions",
 }
