@@ -11,7 +11,7 @@ import sys
 import threading
 import types
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import pytest
@@ -19,7 +19,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import IntegerType, StructType
 
 import dataflow_model as dm
-from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.sharded.tasks.program import PackedProgram, Program
 from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from dataflow_model.runners.spark.deployment import shipping
@@ -37,9 +37,20 @@ from dataflow_model.runners.spark.stages import KeyedStage, StreamReader, progra
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.micro_batches import Run
 
+if TYPE_CHECKING:
+    from dataflow_model.plan.logical.graph import Plan
+
 SPARK: Any = types.SimpleNamespace(conf={"spark.master": "local[2]"})
 CLUSTER: Any = types.SimpleNamespace(conf={"spark.master": "spark://driver:7077"})
 """These stand for sessions that are asked for nothing but where they are."""
+
+
+class Remembering(dm.DoFn):
+    total = dm.CombiningStateSpec(dm.Sum())
+
+    def process(self, pair: Any, one: int, total: Any) -> Any:
+        total.add(one)
+        yield pair[0], total.read()
 
 
 def program_with(table: bytes) -> Program:
@@ -60,7 +71,7 @@ def test_a_small_program_travels_with_each_command(tmp_path: Path) -> None:
 def test_a_program_with_a_large_table_is_left_in_a_file_that_each_worker_loads(tmp_path: Path) -> None:
     program = program_with(b"x" * 60_000_000)
     packed = ship_program(SPARK, program.pack(), tmp_path / "programs", shared=True)
-    assert len(program_options(packed)["program"]) < 1_000
+    assert len(program_options(packed, packed)["program"]) < 1_000
     [file] = (tmp_path / "programs").iterdir()
     assert file.stat().st_size > 60_000_000
     assert packed.unpack().run_id == "run"
@@ -137,6 +148,45 @@ def test_a_program_whose_file_is_missing_or_was_replaced_is_refused_by_name(tmp_
         match=rf"a worker cannot read the run's functions in .*{file.name}.*\nHint: make sure that driver",
     ):
         packed.unpack()
+
+
+# What plans and commits.
+
+
+def test_what_plans_and_commits_a_stream_needs_no_module_of_its_functions() -> None:
+    p = dm.Pipeline()
+    numbers = p | dm.Create([1, 2, 3]) | dm.Map(functools.partial(pytest.approx, abs=1)) | dm.WithKeys(repr)
+    totals = numbers | dm.ParDo(Remembering(), dm.AsSingleton(p | "one" >> dm.Create([1]))) | dm.GroupByKey()
+    _ = (totals, numbers) | dm.Flatten() | dm.io.Collect()
+    program = Program(cut_into_stages(p.plan()), {}, (0, 1), "run")
+    endpoints = program.endpoints()
+    assert [read.label for read in endpoints.staged.sources] == [read.label for read in program.staged.sources]
+    assert [write.label for write in endpoints.staged.sinks] == [write.label for write in program.staged.sinks]
+    assert endpoints.followers == program.followers
+    assert (endpoints.outlasts, endpoints.awaited) == (program.outlasts, program.awaited)
+    for module in (b"pytest", b"_pytest", __name__.encode()):
+        assert module in program.pack().blob
+        assert module not in endpoints.pack().blob
+
+
+def test_what_plans_and_commits_a_stream_of_beam_s_needs_nothing_of_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    beam = pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
+    from dataflow_model.beam import LocalRunner
+    from tests.support.beam.programs import PROGRAMS, nothing_flattened
+
+    programs: list[Program] = []
+
+    def run(_: dm.LocalRunner, plan: Plan) -> None:
+        programs.append(Program(cut_into_stages(plan, changing_sides(plan)), {}, (0,), "run"))
+
+    in_beam = re.compile(rb"apache_beam|dataflow_model\.runners\.beam")
+    monkeypatch.setattr(dm.LocalRunner, "run", run)
+    for build in (build for build in PROGRAMS if build is not nothing_flattened):  # that one has no function
+        pipeline = beam.Pipeline(runner=LocalRunner(checkpoint="not used"))
+        _ = build(pipeline)
+        pipeline.run()
+        assert in_beam.search(programs[-1].pack().blob)
+        assert not in_beam.search(programs[-1].endpoints().pack().blob), build
 
 
 # The package.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import decimal
+import importlib
 import multiprocessing
 import os
 import sys
@@ -21,6 +22,8 @@ from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 TENANT: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")
 WORKERS_ALIKE = on_hosts("batch", slow=("streaming",))
@@ -98,3 +101,25 @@ def test_functions_on_spark_have_the_settings_of_the_program_but_other_code_of_t
 
     spark = request.getfixturevalue("spark")
     assert {row.id for row in spark.range(20).mapInArrow(precision, "id long").collect()} == {28}
+
+
+def test_the_processes_that_plan_and_commit_a_stream_import_no_module_of_its_functions(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imports = tmp_path / "imports"
+    (tmp_path / "slow_to_import.py").write_text(
+        f"import sys\nwith open({str(imports)!r}, 'a') as file:\n    print(sys.orig_argv, file=file)\n\n\n"
+        "def doubled(number):\n    return 2 * number\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("slow_to_import")
+    p = dm.Pipeline(dm.SparkRunner(spark, "streaming", checkpoint=tmp_path / "checkpoint"))
+    pairs = p | dm.Create([1, 2]) | dm.Map(module.doubled) | dm.WithKeys(str)
+    _ = pairs | dm.Sum.per_key() | dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish(PATIENCE)
+    assert sorted(record.value for record in result.collected("Collect")) == [("2", 2), ("4", 4)]
+    here, *others = imports.read_text().splitlines()
+    assert here == str(sys.orig_argv)
+    assert others
+    assert all("daemon" in command for command in others)

@@ -30,9 +30,12 @@ def test_many_small_files_share_the_tasks_of_a_micro_batch(tmp_path: Path) -> No
     p = dm.Pipeline()
     rows = p | dm.io.ReadParquet(tmp_path / "rows", event_time="at") | dm.WithKeys("key", value="n")
     _ = rows | dm.Sum.per_key() | dm.io.Collect()
-    packed = Program(bound_plan(cut_into_stages(p.plan())), {}, (0, 1, 2), "run").pack()
+    program = Program(bound_plan(cut_into_stages(p.plan())), {}, (0, 1, 2), "run")
     settings = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(Offset().to_json())}
-    reader = StreamReader(program_options(packed, rows_per_batch="1000", parallelism="3", **settings))
+    endpoints = program.endpoints().pack()
+    reader = StreamReader(
+        program_options(program.pack(), endpoints, rows_per_batch="1000", parallelism="3", **settings)
+    )
     start = reader.initialOffset()
     works = [part.work for part in reader.partitions(start, reader.latestOffset(start))]
     assert len(works) == 3

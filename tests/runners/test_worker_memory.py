@@ -68,9 +68,10 @@ def test_each_kind_of_task_returns_its_memory_once_its_output_was_taken(
     p = dm.Pipeline()
     pairs = p | dm.io.ReadParquet(tmp_path / "rows", event_time="at") | dm.WithKeys("key", value="n")
     _ = pairs | dm.Sum.per_key() | dm.io.Collect()
-    packed = Program(bound_plan(cut_into_stages(p.plan())), {}, (0,), "run").pack()
+    program = Program(bound_plan(cut_into_stages(p.plan())), {}, (0,), "run")
+    packed = program.pack()
     settings = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(Offset().to_json())}
-    options = program_options(packed, rows_per_batch="10", parallelism="1", **settings)
+    options = program_options(packed, program.endpoints().pack(), rows_per_batch="10", parallelism="1", **settings)
 
     reader = StreamReader(options)
     start = reader.initialOffset()

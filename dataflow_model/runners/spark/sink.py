@@ -39,6 +39,7 @@ class StreamWriter:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.packed: PackedProgram = value_of(options, "program")
+        self.endpoints: PackedProgram = value_of(options, "endpoints")
         self.directory = options["directory"]
 
     @reported
@@ -60,7 +61,7 @@ class StreamWriter:
         self._publisher().abort(batchId, _pending(messages))
 
     def _publisher(self) -> Publisher:
-        program = this_program(self.packed)
+        program = this_program(self.endpoints)
         leave_out()  # the process in which Spark commits looks through all objects after each commit
         return Publisher(program, self.directory)
 

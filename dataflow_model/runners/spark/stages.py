@@ -42,9 +42,9 @@ _POLLS: Final[dict[str, Polls]] = {}
 """The polls of each program that this process plans micro-batches of; Spark makes a new reader for each call."""
 
 
-def program_options(packed: PackedProgram, **options: str) -> dict[str, str]:
-    """Return the options that contain a program, for our source and sink."""
-    return {"program": option_of(packed), **options}
+def program_options(packed: PackedProgram, endpoints: PackedProgram, **options: str) -> dict[str, str]:
+    """Return the options of our source and sink that contain a program, for tasks, and its endpoints, for the rest."""
+    return {"program": option_of(packed), "endpoints": option_of(endpoints), **options}
 
 
 def option_of(value: Any) -> str:
@@ -70,6 +70,7 @@ class StreamReader:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.packed: PackedProgram = value_of(options, "program")
+        self.endpoints: PackedProgram = value_of(options, "endpoints")
         self.rows = int(options["rows_per_batch"])
         self.parallelism = int(options["parallelism"])
         self.requests = pathlib.Path(options["requests"])
@@ -77,13 +78,13 @@ class StreamReader:
         self.begin: dict[str, Any] = json.loads(options["begin"])
 
     def _feed(self) -> Feed:
-        program = this_program(self.packed)
+        program = this_program(self.endpoints)
         return Feed.of(
             program,
             rows_per_batch=self.rows,
             parallelism=self.parallelism,
             read_clock=program.fault.read_clock,
-            polls=_POLLS.setdefault(self.packed.digest, Polls()),
+            polls=_POLLS.setdefault(self.endpoints.digest, Polls()),
         )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -94,7 +95,7 @@ class StreamReader:
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return where the micro-batch ends that begins at `start`; `start` itself if it would do nothing."""
         del limit
-        check_newest(self.directory, this_program(self.packed).fence)
+        check_newest(self.directory, this_program(self.endpoints).fence)
         check_format(start.get("format"), f"the offset in {self.directory!r}")
         drain, until_drained = drain_requests(self.requests)
         feed, progress = self._feed(), read_progress(self.directory)
@@ -138,7 +139,7 @@ class StreamReader:
     def commit(self, end: dict[str, Any]) -> None:
         """Delete the requests that were taken, and tell the sources what has been read for good."""
         forget_signals(self.requests, end["signals"])
-        acknowledge(this_program(self.packed).staged.sources, Offset.of_json(end))
+        acknowledge(this_program(self.endpoints).staged.sources, Offset.of_json(end))
 
 
 class _SparkStore:

@@ -134,7 +134,8 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     claim_sinks(program, runner.checkpoint)
     acknowledge_last(program, checkpoint.host_part)
     packed = ship_program(spark, program.pack(), programs, shared=True)
-    query = _start_query(runner, checkpoint, program, packed, package)
+    endpoints = ship_program(spark, program.endpoints().pack(), programs, shared=True)
+    query = _start_query(runner, checkpoint, program, packed, endpoints, package)
     try:
         return StreamingResult(
             spark, query, checkpoint, attrs.evolve(program, digest=packed.digest), ahead.counted, package, notes
@@ -152,13 +153,19 @@ def acknowledge_last(program: Program, host_part: str) -> None:
 
 
 def _start_query(
-    runner: SparkRunner, checkpoint: Checkpoint, program: Program, packed: PackedProgram, package: Package
+    runner: SparkRunner,
+    checkpoint: Checkpoint,
+    program: Program,
+    packed: PackedProgram,
+    endpoints: PackedProgram,
+    package: Package,
 ) -> StreamingQuery:
     """Build the query from source to sink, with a stateful processor for each stage, and start it."""
     spark = runner.spark
     staged = program.staged
     options = program_options(
         packed,
+        endpoints,
         rows_per_batch=str(runner.max_rows_per_batch),
         parallelism=str(checkpoint.shards),
         requests=str(checkpoint.requests),

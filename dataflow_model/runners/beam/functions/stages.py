@@ -139,7 +139,7 @@ class OfStage(AwaitsCommit, ForeignFn):
         run: the run.
     """
 
-    modules = ("dataflow_model.runners.beam.lowering",)
+    modules = ("apache_beam", "dataflow_model.runners.beam.lowering")
 
     def __init__(self, spec: StageSpec, run: StageRun) -> None:
         self.registered = Registered(run.id)

@@ -16,7 +16,7 @@ from dataflow_model.values.pickles import dump_with_classes, load_with_classes
 from dataflow_model.values.variables import ModuleVariables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 _OURS = __name__.partition(".")[0]
 
@@ -52,6 +52,13 @@ class Ambient:
         """Return the current settings."""
         variables = dict(contextvars.copy_context().items())
         return cls(decimal.getcontext().copy(), np.geterr(), np.geterrcall(), variables)
+
+    def without(self, packages: Collection[str]) -> Self:
+        """Return the settings without the context variables of these packages."""
+        modules = ModuleVariables()
+        packages_of = {variable: (modules.module_of(variable) or "").partition(".")[0] for variable in self.variables}
+        kept = {variable: value for variable, value in self.variables.items() if packages_of[variable] not in packages}
+        return attrs.evolve(self, variables=kept)
 
     def apply(self) -> None:
         """Make these the settings of the current context, which is one of its own, or that of a process of ours."""

@@ -15,7 +15,8 @@ import numpy as np
 from dataflow_model.errors import PlanError, SourceError
 from dataflow_model.plan.endpoints.sinks import Fence
 from dataflow_model.plan.functions.resuming import ResumingFn
-from dataflow_model.plan.logical.nodes import ParDo, Ref, ToPairs
+from dataflow_model.plan.logical.graph import Plan
+from dataflow_model.plan.logical.nodes import Flatten, ParDo, Ref, ToPairs
 from dataflow_model.plan.rewrites.early_end import percentile_that_ends
 from dataflow_model.runners.engine.functions.ambient import Ambient
 from dataflow_model.runners.engine.sources.timeline import Awaited
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.endpoints.column_sources import ColumnSource
     from dataflow_model.plan.logical.nodes import Node, SideInput
-    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.plan.logical.stages import KeyedNode, StagedPlan
     from dataflow_model.plan.rewrites.lifting import Lift
     from dataflow_model.runners.engine.machines.shard import StageShard
     from dataflow_model.runners.sharded.state.log import Delta
@@ -77,6 +78,8 @@ class Program:
         max_state_memory: the bytes of memory for state by key, over all shards; `None` for no bound.
         digest: identifies the program in this worker.
         main_classes: in a worker, the classes of the program's `__main__` by name; see `values.main_classes`.
+        outlasts: whether a function may have work left when the input has ended.
+        awaited: what the plan's triggers wait for.
     """
 
     staged: StagedPlan
@@ -100,6 +103,31 @@ class Program:
     max_state_memory: int | None = None
     digest: str = ""
     main_classes: Mapping[str, type] = attrs.field(factory=dict)
+    outlasts: bool = attrs.field()
+    awaited: Awaited = attrs.field()
+
+    @outlasts.default
+    def _outlasts(self) -> bool:
+        return any(isinstance(node, ParDo) and isinstance(node.fn, ResumingFn) for node in self.staged.plan.nodes)
+
+    @awaited.default
+    def _awaited(self) -> Awaited:
+        return Awaited(self.staged.percentiles, percentile_that_ends(self.staged.plan))
+
+    def endpoints(self) -> Program:
+        """Return what plans and commits micro-batches: sources and sinks, with one node for all transforms in between.
+
+        A process that does no more than that needs no module in which the functions of the pipeline are.
+        """
+        reads = self.staged.sources
+        between = Flatten(label="", inputs=tuple(Ref(read.label) for read in reads))
+        writes = [attrs.evolve(write, input=Ref(between.label)) for write in self.staged.sinks]
+        plan = Plan((*reads, between, *writes))
+        stages: tuple[tuple[KeyedNode, ...], ...] = tuple(() for _ in self.staged.stages)
+        staged = attrs.evolve(self.staged, plan=plan, whole=plan, stages=stages, side_feeds={}, owners={}, passes=())
+        foreign = {module.partition(".")[0] for module in self.staged.plan.foreign_modules}
+        ambient = self.ambient.without(foreign)
+        return attrs.evolve(self, staged=staged, side_values={}, lifts={}, folded={}, ambient=ambient)
 
     def pack(self) -> PackedProgram:
         """Return the program in a form that can be sent to workers.
@@ -131,21 +159,11 @@ class Program:
         return not any(source.has_own_clock for source in sources)
 
     @functools.cached_property
-    def outlasts(self) -> bool:
-        """Whether a function may have work left when the input has ended."""
-        return any(isinstance(node, ParDo) and isinstance(node.fn, ResumingFn) for node in self.staged.plan.nodes)
-
-    @functools.cached_property
     def state_memory_share(self) -> int | None:
         """The bytes of memory for the state by key of one keyed node on one shard; `None` for no bound."""
         if self.max_state_memory is None:
             return None
         return self.max_state_memory // max(1, len(self.shard_ids) * len(self.staged.keyed))
-
-    @functools.cached_property
-    def awaited(self) -> Awaited:
-        """What the plan's triggers wait for."""
-        return Awaited(self.staged.percentiles, percentile_that_ends(self.staged.plan))
 
     @functools.cached_property
     def _reached(self) -> dict[str, frozenset[str]]:
