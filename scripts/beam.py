@@ -115,9 +115,9 @@ A suite with the name of a library has that library's tests.
 Kept: TypeAlias = dict[str, dict[str, Any]]
 """What is kept of the outcomes by suite and host; `None` where the host is absent."""
 _BEGIN, _END = "<!-- outcomes of Beam's suites -->", "<!-- end of the outcomes -->"
-_TIMEOUT: Final = 300
+_TIMEOUT: Final = 600
 _TIMEOUT_ON_PRISM: Final = 60
-"""After how many seconds a test counts as failed; on Prism, some never end."""
+"""After how many seconds a test counts as failed: one starts thirty streams, and on Prism some never end."""
 
 
 def run(suite: str, host: str) -> list[dict[str, Any]]:

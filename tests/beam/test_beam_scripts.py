@@ -1,10 +1,13 @@
-"""`TestStream` of Beam's: elements that are in windows already, and its clock."""
+"""`TestStream` of Beam's: elements that are in windows already, its clock, and side inputs that change meanwhile."""
 
 # Beam may not be installed, and its own types reject what it takes.
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
+import ast
+import random
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +21,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
 from apache_beam.testing.test_stream import WindowedValueHolder
+from apache_beam.transforms import trigger
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import TimerSpec, on_timer
-from apache_beam.transforms.window import GlobalWindow, IntervalWindow, TimestampedValue
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows, IntervalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming, WindowedValue
 
@@ -121,3 +125,76 @@ def test_a_timer_fires_when_the_clock_of_the_script_has_reached_it(make: Callabl
     _ = pipeline | script.advance_watermark_to_infinity() | beam.ParDo(_Waits()) | beam.Map(note)
     pipeline.run().wait_until_finish()
     assert notes.read_text().split() == ["first", "before", "woken", "behind", "woken"]
+
+
+def beside(pipeline: Any, accumulation: Any) -> tuple[Any, Any]:
+    """Return elements, and numbers in the global window of which one comes before each of them."""
+    script = BeamTestStream().add_elements([1], tag="side", event_timestamp=1)
+    script = script.add_elements(["a"], tag="main", event_timestamp=2)
+    script = script.add_elements([20], tag="side", event_timestamp=3)
+    script = script.add_elements(["b"], tag="main", event_timestamp=4)
+    for tag in ("side", "main"):
+        script = script.advance_watermark_to_infinity(tag=tag)
+    read = pipeline | script
+    often = trigger.Repeatedly(trigger.AfterCount(1))
+    numbers = read["side"] | "often" >> beam.WindowInto(GlobalWindows(), trigger=often, accumulation_mode=accumulation)
+    return read["main"], numbers
+
+
+def newest(numbers: Any) -> Any:
+    """Return the greatest number so far, with a random one that is drawn once for each."""
+    drawn = beam.Map(lambda number: (number, random.random()))
+    return numbers | beam.CombineGlobally(max).without_defaults() | "draw" >> drawn
+
+
+def seen(runner: Any, build: Callable[[Any, Any], Any], accumulation: Any, notes: Path) -> list[Any]:
+    """Return what elements see of a side input, which is built with the pipeline's numbers."""
+
+    def note(element: str, value: Any) -> None:
+        with notes.open("a") as file:
+            file.write(f"{(element, value if isinstance(value, dict | tuple) else list(value))!r}\n")
+
+    with beam.Pipeline(runner=runner, options=PipelineOptions(["--streaming"])) as pipeline:
+        elements, numbers = beside(pipeline, accumulation)
+        _ = elements | beam.Map(note, build(pipeline, numbers))
+    return [ast.literal_eval(line) for line in notes.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_side_input_in_the_global_window_has_its_current_value_in_every_view(is_stream: bool, tmp_path: Path) -> None:
+    def runner() -> LocalRunner:
+        return LocalRunner(checkpoint=tempfile.mkdtemp(dir=tmp_path)) if is_stream else LocalRunner()
+
+    def as_dict(_: Any, numbers: Any) -> Any:
+        return beam.pvalue.AsDict(numbers | beam.Map(lambda number: ("newest", number)))
+
+    def by_key(_: Any, numbers: Any) -> Any:
+        pairs = numbers | beam.Map(lambda number: (number % 2, number))
+        return beam.pvalue.AsIter(pairs | beam.CombinePerKey(max))
+
+    def as_singleton(_: Any, numbers: Any) -> Any:
+        return beam.pvalue.AsSingleton(newest(numbers))
+
+    def grouped(_: Any, numbers: Any) -> Any:
+        return beam.pvalue.AsDict(numbers | beam.WithKeys("all") | beam.GroupByKey())
+
+    discarding, accumulating = trigger.AccumulationMode.DISCARDING, trigger.AccumulationMode.ACCUMULATING
+    of_dict = seen(runner(), as_dict, discarding, tmp_path / "dict")
+    assert of_dict == [("a", {"newest": 1}), ("b", {"newest": 20})]
+    assert seen(runner(), by_key, discarding, tmp_path / "all") == [("a", [(1, 1)]), ("b", [(1, 1), (0, 20)])]
+    assert seen(runner(), by_key, accumulating, tmp_path / "keys") == [("a", [(1, 1)]), ("b", [(1, 1), (0, 20)])]
+    of_group = seen(runner(), grouped, accumulating, tmp_path / "group")
+    assert of_group == [("a", {"all": [1]}), ("b", {"all": [1, 20]})]
+    singletons = seen(runner(), as_singleton, accumulating, tmp_path / "singleton")
+    assert [(element, number) for element, (number, _) in singletons] == [("a", 1), ("b", 20)]
+
+
+def test_panes_that_something_else_reads_are_not_taken_back_from_a_side_input() -> None:
+    pipeline = beam.Pipeline(runner=LocalRunner())
+    elements, numbers = beside(pipeline, trigger.AccumulationMode.ACCUMULATING)
+    side = newest(numbers)
+    _ = elements | "read" >> beam.Map(lambda element, number: (element, number), beam.pvalue.AsSingleton(side))
+    _ = side | "print" >> beam.Map(print)
+    message = r"(?s)the side input .* of 'read' consists of panes .*'print', which is at the end.*Hint: compute"
+    with pytest.raises(dm.UnsupportedOnRunner, match=message):
+        pipeline.run()

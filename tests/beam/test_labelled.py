@@ -84,7 +84,7 @@ def test_a_second_grouping_applies_the_retractions_of_the_first() -> None:
         (["--dm_watermark_percentile=sums"], r"(?s)must be LABEL=PERCENTILE.*Hint"),
         (["--dm_watermark_percentile=sums=100"], "between 0 and 100"),
         (["--dm_watermark_percentile=sum=90"], r"(?s)names no grouping; the groupings are \['sums'\].*Hint"),
-        (["--dm_retracting=none"], "names no grouping"),
+        (["--dm_retracting=none"], "'--dm_retracting=none' names no grouping"),
     ],
 )
 def test_an_option_that_fits_no_grouping_is_rejected(options: list[str], message: str) -> None:

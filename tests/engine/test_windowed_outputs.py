@@ -10,6 +10,8 @@ import dataflow_model as dm
 from dataflow_model.plan.functions.dofn import FlatMapFn, MapFn
 from dataflow_model.plan.logical.nodes import Flatten, GroupByKeyAndWindow, Ref, SideInput
 from dataflow_model.plan.logical.strategy import WindowingStrategy
+from dataflow_model.testing import TestStream
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from tests.support.windowed import EARLY, LATE, SECOND, Counting, Placing, numbers, par_do, placed, plan_of
 
 if TYPE_CHECKING:
@@ -130,6 +132,28 @@ def test_a_stateful_function_emits_into_other_windows_from_elements_timers_and_t
     assert of("flushed") == expected(2)
     assert of("ended")
     assert {each[0] for each in of("ended")} == {7}
+
+
+@pytest.mark.parametrize("restarts", [frozenset(), frozenset(range(100))], ids=["goes on", "starts anew"])
+@pytest.mark.parametrize("steps", [1, 2, 3, 7])
+def test_outputs_at_the_end_of_a_bundle_of_elements_or_timers_stand_behind_them(
+    steps: int, restarts: frozenset[int]
+) -> None:
+    """In some instants only a timer is run, or the elements are fewer than before and too late."""
+    script = TestStream().add(1, 0, key="k").add(4, 0, key="k").add(2, 0, key="m").watermark(49.5)
+    script = script.add(3, 70, key="k").watermark(60).add(5, 0, key="n").watermark(80)
+    p = dm.Pipeline()
+    _ = p | "numbers" >> script
+    ends = {"ended": Ref("counted", "ended"), "flushed": Ref("counted", "flushed"), "out": Ref("counted")}
+    plan = plan_of(
+        *p.plan().nodes, par_do("counted", Ref("numbers"), Counting(), tags=("flushed", "ended")), sinks=ends
+    )
+    result = MicroBatchRunner(Schedule(shards=2, cuts=(steps,), restarts=restarts)).run(plan)
+    records = [record for label in ends for record in result.collected(label)]
+    assert {record.value for record in result.collected("out")} == {1, 2, 3, 4, 5}
+    assert {record.value for record in result.collected("flushed")} == {1, 3}
+    orders = [(record.processing_time, record.order, record.window) for record in records]
+    assert len({*orders}) == len(orders)
 
 
 def test_a_stateful_function_with_plain_outputs_at_the_end_of_a_bundle_is_rejected() -> None:

@@ -34,7 +34,7 @@ from dataflow_model.runners.beam.requirements import (
     has_unbounded_source,
 )
 from dataflow_model.runners.beam.result import BeamResult
-from dataflow_model.runners.beam.side_inputs import with_sides_in_elements
+from dataflow_model.runners.beam.side_inputs import with_panes_taken_back, with_sides_in_elements
 from dataflow_model.runners.local import LocalRunner as OurLocalRunner
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class BeamRunner(PipelineRunner):  # type: ignore[misc] # Beam ships no types th
         if host.tells_shards:
             check_finalization(plan)
         plan = with_percentiles(plan, own.dm_watermark_percentile)
-        plan = with_retractions(plan, own.dm_retracting, own.dm_retractable)
+        plan = with_panes_taken_back(with_retractions(plan, own.dm_retracting, own.dm_retractable))
         running.begin(run, NO_PACKAGES if host.is_here else packages_of(options))
         return BeamResult(host.runner().run(plan), run, is_here=host.is_here)
 

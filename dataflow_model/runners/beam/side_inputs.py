@@ -1,7 +1,9 @@
-"""Side inputs of functions with state that change while the pipeline runs: a function in front of them reads these.
+"""Side inputs that change while the pipeline runs.
 
-It waits with each element until they are known, as any function with changing side inputs, and adds their current
-values to the element.
+Where a function with state reads one, a function in front of it does so: it waits with each element until the side
+input is known, as any function with changing side inputs, and adds its current values to the element. Where panes
+accumulate, each is taken back before the next one, so that a side input has the newest one of each key, whatever
+functions have made of them on the way.
 """
 
 from __future__ import annotations
@@ -10,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.functions.dofn import MapFn
-from dataflow_model.plan.logical.nodes import ParDo, Ref
+from dataflow_model.plan.functions.windowed import ForeignFn
+from dataflow_model.plan.logical.graph import main_inputs, outputs_of
+from dataflow_model.plan.logical.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Write
+from dataflow_model.plan.logical.refinements import groupings_before, keeps_all_panes, may_refine
 from dataflow_model.plan.logical.stages import changing_sides
 from dataflow_model.runners.beam.functions.stateful import StatefulStageFn
+from dataflow_model.runners.beam.own.labelled import why_not_retractable
 
 if TYPE_CHECKING:
     from dataflow_model.plan.logical.graph import Plan
@@ -43,6 +50,59 @@ def with_sides_in_elements(plan: Plan) -> Plan:
         else:
             nodes.append(node)
     return attrs.evolve(plan, nodes=tuple(nodes), strategies=strategies)
+
+
+def with_panes_taken_back(plan: Plan) -> Plan:
+    """Return a plan whose accumulating groupings retract the older panes of windows that side inputs have.
+
+    Args:
+        plan: the plan of a pipeline of Beam's.
+
+    Raises:
+        UnsupportedOnRunner: for panes that something else reads too: it would take what is taken back for elements.
+    """
+    chosen: set[str] = set()
+    for reader in plan.nodes:
+        for side in reader.side_inputs if isinstance(reader, ParDo) else ():
+            for grouping in groupings_before(plan, side.ref, keeps_all_panes):
+                strategy = grouping.strategy
+                if not strategy.accumulates or strategy.retracting or not may_refine(strategy):
+                    continue
+                other = _other_reader(plan, grouping)
+                if other is not None:
+                    raise UnsupportedOnRunner(
+                        f"the side input {side.ref.label!r} of {reader.label!r} consists of panes of "
+                        f"{grouping.label!r} that replace each other, and {other} reads these panes too",
+                        hint="compute the side input by a grouping of its own, which nothing else reads, "
+                        "or use AccumulationMode.DISCARDING, with which it has all panes so far",
+                    )
+                chosen.add(grouping.label)
+
+    def taking_back(node: Node) -> Node:
+        if isinstance(node, GroupByKeyAndWindow) and node.label in chosen:
+            return attrs.evolve(node, strategy=attrs.evolve(node.strategy, retracting=True))
+        if isinstance(node, ParDo) and isinstance(node.fn, ForeignFn) and chosen:
+            return attrs.evolve(node, retractable="memoised")  # only where retractions come: it may be impure
+        return node
+
+    return plan.changed(taking_back)
+
+
+def _other_reader(plan: Plan, grouping: GroupByKeyAndWindow) -> str | None:
+    """Return what would see the retractions of a grouping besides side inputs; `None` if there is nothing."""
+    refs = [Ref(grouping.label)]
+    for ref in refs:
+        for node in plan.consumers(ref):
+            if ref not in main_inputs(node):  # it has it as a side input
+                continue
+            if isinstance(node, GroupByKeyAndWindow | Deduplicate | Write):
+                return repr(node.label)
+            if isinstance(node, ParDo) and isinstance(node.fn, ForeignFn):
+                reason = why_not_retractable(vars(node.fn)["spec"], ())
+                if reason is not None:
+                    return f"{reason[0]!r}, which {reason[1]},"
+            refs += [after for after in outputs_of(node) if after not in refs]
+    return None
 
 
 def _with_values(pair: tuple[bytes, Any], *values: Any) -> tuple[bytes, Any]:

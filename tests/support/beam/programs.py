@@ -208,6 +208,33 @@ def keys_by_their_coder(p: Any) -> Any:
     return pairs | beam.CombinePerKey(sum) | beam.MapTuple(lambda carrier, count: (carrier.code, count))
 
 
+class Expiring(beam.DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
+    """Emits what it keeps for a key, a minute after the last element, even if the window is over by then."""
+
+    KEPT = BagStateSpec("kept", beam.coders.VarIntCoder())
+    LATER = TimerSpec("later", BeamsTimeDomain.WATERMARK)
+
+    def process(
+        self,
+        pair: Any,
+        at: Any = beam.DoFn.TimestampParam,
+        kept: Any = beam.DoFn.StateParam(KEPT),
+        later: Any = beam.DoFn.TimerParam(LATER),
+    ) -> None:
+        kept.add(pair[1])
+        later.set(at + 60)
+
+    @on_timer(LATER)  # type: ignore[untyped-decorator]
+    def at_later(self, key: Any = beam.DoFn.KeyParam, kept: Any = beam.DoFn.StateParam(KEPT)) -> Any:
+        yield key, sorted(kept.read())
+        kept.clear()
+
+
+def timers_behind_windows(p: Any) -> Any:
+    timed = p | beam.Create([("a", 10), ("b", 170), ("a", 30)]) | beam.Map(_timed)
+    return timed | beam.WindowInto(window.FixedWindows(180)) | beam.ParDo(Expiring())
+
+
 PROGRAMS = (
     counted_words,
     tagged_outputs,
@@ -219,6 +246,7 @@ PROGRAMS = (
     side_inputs_by_window,
     one_random_value_for_all_readers,
     state_and_timers,
+    timers_behind_windows,
     batches,
     splittable,
     splittable_with_side_inputs,

@@ -19,6 +19,7 @@ import attrs
 from apache_beam import pvalue
 from apache_beam.internal import pickler
 from apache_beam.metrics.execution import MetricsContainer
+from apache_beam.options.value_provider import RuntimeValueProvider
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
 from apache_beam.runners import common
@@ -33,7 +34,7 @@ from dataflow_model.runners.beam.functions.kernels import COMBINE_EARLY, combine
 from dataflow_model.runners.beam.functions.side_windows import remember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from dataflow_model.runners.beam.functions.hooks import Uncommitted
     from dataflow_model.runners.beam.functions.kernels import Reduced
@@ -45,6 +46,7 @@ _MOST_RESULTS: Final = 1_000_000
 """How many partial results of one bundle are kept."""
 _REMEMBERED: Final = 1 << 12
 """For how many windows it is remembered where their results are."""
+_KEEP_NO_ARGUMENTS: Final = "disable_global_windowed_args_caching"
 _PAR_DO: Final[str] = common_urns.primitives.PAR_DO.urn
 
 
@@ -233,8 +235,9 @@ class Operations:
         if spec.input in self.buffers:
             first.append(self._sink(spec.input))
         self._in_order = list(self._operations.values())  # each after those that it feeds
-        for operation in (*self._sinks, *self._in_order):
-            operation.setup()
+        with self._arguments_kept():
+            for operation in (*self._sinks, *self._in_order):
+                operation.setup()
         self.input_coder = self._factory.get_windowed_coder(spec.input)
         self.output_coders = {pcoll: self._factory.get_windowed_coder(pcoll) for pcoll in spec.outputs}
         for transform, tag in spec.sides:
@@ -327,6 +330,22 @@ class Operations:
         """Tear down the functions."""
         for operation in self._in_order:
             operation.teardown()
+
+    @contextlib.contextmanager
+    def _arguments_kept(self) -> Iterator[None]:
+        """Let Beam keep the value of a side input in the global window for a whole run only if no side input changes.
+
+        Beam looks at an experiment of its own when a function is set up.
+        """
+        transforms, pcolls = self._descriptor.transforms, self._descriptor.pcollections
+        sides = [pcolls[transforms[name].inputs[tag]] for name, tag in self._spec.sides]
+        before = RuntimeValueProvider.experiments
+        if any(side.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED for side in sides):
+            RuntimeValueProvider.experiments = {*before, _KEEP_NO_ARGUMENTS}
+        try:
+            yield
+        finally:
+            RuntimeValueProvider.experiments = before
 
     def _find_readers(self) -> Mapping[str, list[str]]:
         """Return the transforms that read each collection, apart from those that read it as a side input."""

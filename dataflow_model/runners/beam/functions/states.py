@@ -36,7 +36,7 @@ class Handles:
     Attributes:
         state: the pieces of state by name.
         event_timer, clock_timer: the timers in each domain, by name and tag.
-        expiry: when the state of the window is cleared; a timer in event time that is later never fires.
+        expiry: when the state of the window is cleared; a timer in event time fires then at the latest.
     """
 
     state: MapState[str, Any]
@@ -107,10 +107,8 @@ class _BeamTimer(userstate.BaseTimer):  # type: ignore[misc]
         tag = self._name + _PARTED + dynamic_timer_tag
         if not self._in_event_time:
             self._handles.clock_timer.set(ProcessingTime(max(micros, 0)), tag=tag)
-        elif our_instant(micros) > self._handles.expiry:
-            self._handles.event_timer.clear(tag)  # the state is cleared before, and the timer with it
-        else:
-            self._handles.event_timer.set(EventTime(our_instant(micros)), tag=tag)
+        else:  # the state is cleared at the expiry: what would be later would find none
+            self._handles.event_timer.set(EventTime(min(our_instant(micros), self._handles.expiry)), tag=tag)
 
     def clear(self, dynamic_timer_tag: str = "") -> None:
         timer = self._handles.event_timer if self._in_event_time else self._handles.clock_timer

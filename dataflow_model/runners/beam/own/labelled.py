@@ -51,7 +51,7 @@ def with_percentiles(plan: Plan, settings: Iterable[str]) -> Plan:
     for setting in settings:
         label, _, number = setting.rpartition("=")
         percentile = _percentile(number, setting)
-        plan = _changed(plan, label, setting, lambda node: _early(node, percentile))  # noqa: B023 - called at once
+        plan = _changed(plan, label, f"--dm_watermark_percentile={setting}", lambda node: _early(node, percentile))  # noqa: B023 - called at once
     return plan
 
 
@@ -70,7 +70,7 @@ def with_retractions(plan: Plan, labels: Iterable[str], retractable: Iterable[st
     """
     labels = tuple(labels)
     for label in labels:
-        plan = _changed(plan, label, label, _retracting)
+        plan = _changed(plan, label, f"--dm_retracting={label}", _retracting)
     if labels:
         _check_readers(plan, tuple(retractable))
         check_retractions(plan)
@@ -100,13 +100,13 @@ def _percentile(number: str, setting: str) -> float:
     return percentile
 
 
-def _changed(plan: Plan, label: str, setting: str, change: Callable[[GroupByKeyAndWindow], WindowingStrategy]) -> Plan:
+def _changed(plan: Plan, label: str, option: str, change: Callable[[GroupByKeyAndWindow], WindowingStrategy]) -> Plan:
     """Return the plan with the strategies of the groupings under a label changed."""
     groupings = {node.label for node in plan.nodes if isinstance(node, GroupByKeyAndWindow)}
     chosen = {name for name in groupings if is_under(name, label)}
     if not chosen:
         raise InvalidArgument(
-            f"the option {setting!r} names no grouping; the groupings are {sorted(groupings)}",
+            f"the option {option!r} names no grouping; the groupings are {sorted(groupings)}",
             hint="use one of these labels, or that of a transform around one",
         )
 
@@ -146,12 +146,12 @@ def _check_readers(plan: Plan, retractable: tuple[str, ...]) -> None:
             if side.ref in retracted:
                 raise _refused(node.label, f"reads {side.ref.label!r} as a side input", retracted[side.ref].label)
         if node.input in retracted and isinstance(node.fn, ForeignFn):
-            reason = _why_not(vars(node.fn)["spec"], retractable)
+            reason = why_not_retractable(vars(node.fn)["spec"], retractable)
             if reason is not None:
                 raise _refused(*reason, retracted[node.input].label)
 
 
-def _why_not(spec: Any, retractable: tuple[str, ...]) -> tuple[str, str] | None:
+def why_not_retractable(spec: Any, retractable: tuple[str, ...]) -> tuple[str, str] | None:
     """Return the function of a stage that cannot run on retractions, and why; `None` if all can.
 
     Args:

@@ -284,6 +284,7 @@ class UserCalls:
         with life_cycle(self._node.label, "start_bundle"):
             self._node.fn.start_bundle()
         self.elements.has_begun = True
+        self._begin_emission()
 
     def positional(self) -> Sequence[Any]:
         """Return the further positional arguments of the current call of `process`."""
@@ -300,6 +301,7 @@ class UserCalls:
         """Check and emit what a function has returned."""
         filed = self._checked(results, self.call)
         if filed:
+            self._begin_emission()
             self._file(filed, self.call)
 
     def fail(self, error: BaseException, value: Any, journal: StateJournal | None) -> None:
@@ -324,6 +326,7 @@ class UserCalls:
             )
             raise user_error(problem, node.label, value) from journal.uncopied
         journal.undo()
+        self._begin_emission()
         self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time, False, None)], call)
 
     def fire(self, name: str, tag: str, fire_time: int) -> None:
@@ -351,7 +354,7 @@ class UserCalls:
                     f"got {plain[0]!r} from finish_bundle",
                     hint="emit outputs in process, when a timer fires, or in on_window_expiry",
                 )
-            if outputs:
+            if outputs:  # they are behind the last ones of the bundle, or stand where it began
                 self._file(self._checked(outputs, self.call), self.call)
         self._emissions.end()
         output, self._output = self._output, {}
@@ -371,6 +374,7 @@ class UserCalls:
         except BaseException as error:
             raise user_error(error, node.label, self._event(function), hint=None) from error
         if filed:
+            self._begin_emission()
             self._file(filed, call)
 
     def _event(self, function: str) -> str:
@@ -458,14 +462,18 @@ class UserCalls:
             filed.append((tag, value, at, is_retraction, None))
         return filed
 
-    def _file(self, filed: list[_Output], call: Call) -> None:
-        emissions, own_windows = self._emissions, (call.window,)
+    def _begin_emission(self) -> None:
+        """Make what the current call is for the cause of the outputs that follow."""
         if self.timer is not None:
-            emissions.of_timer(*self.timer)
-        else:
-            if not isinstance(self._orders, list):
-                self._orders = list(self._orders)  # one after the other, which lanes are slow at
-            emissions.of_element(self._orders[call.row])
+            self._emissions.of_timer(*self.timer)
+            return
+        if not isinstance(self._orders, list):
+            self._orders = list(self._orders)  # one after the other, which lanes are slow at
+        self._emissions.of_element(self._orders[self.call.row])
+
+    def _file(self, filed: list[_Output], call: Call) -> None:
+        """Add outputs, in the order of the current cause."""
+        emissions, own_windows = self._emissions, (call.window,)
         own_pane = NO_FIRING if self._retracts else call.pane  # a retraction has everything that its value had
         emission: Order | None = None  # identifies the call from its first retraction on
         for tag, value, at, is_retraction, placement in filed:
