@@ -103,16 +103,8 @@ class Program:
     max_state_memory: int | None = None
     digest: str = ""
     main_classes: Mapping[str, type] = attrs.field(factory=dict)
-    outlasts: bool = attrs.field()
-    awaited: Awaited = attrs.field()
-
-    @outlasts.default
-    def _outlasts(self) -> bool:
-        return any(isinstance(node, ParDo) and isinstance(node.fn, ResumingFn) for node in self.staged.plan.nodes)
-
-    @awaited.default
-    def _awaited(self) -> Awaited:
-        return Awaited(self.staged.percentiles, percentile_that_ends(self.staged.plan))
+    outlasts: bool = attrs.Factory(lambda self: _outlasts(self.staged), takes_self=True)
+    awaited: Awaited = attrs.Factory(lambda self: _awaited(self.staged), takes_self=True)
 
     def endpoints(self) -> Program:
         """Return what plans and commits micro-batches: sources and sinks, with one node for all transforms in between.
@@ -232,6 +224,14 @@ class Program:
         if pairs is not None:
             columns |= {str(pairs.key), str(pairs.value)}
         return source.project(columns) if columns <= set(source.schema().names) else source
+
+
+def _outlasts(staged: StagedPlan) -> bool:
+    return any(isinstance(node, ParDo) and isinstance(node.fn, ResumingFn) for node in staged.plan.nodes)
+
+
+def _awaited(staged: StagedPlan) -> Awaited:
+    return Awaited(staged.percentiles, percentile_that_ends(staged.plan))
 
 
 def _own_folders() -> tuple[str, ...]:
