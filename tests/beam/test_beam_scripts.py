@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Beam's own
 def placed(value: str, at: int, *windows: Any) -> Any:
     """Return an element for a script that is in windows already, in a pane of its own."""
     pane = PaneInfo(is_first=False, is_last=True, timing=PaneInfoTiming.LATE, index=2, nonspeculative_index=1)
-    return WindowedValueHolder(WindowedValue(("k", value), Timestamp(at), list(windows), pane))
+    return WindowedValueHolder(WindowedValue(("k", value), Timestamp(at), tuple(windows), pane))
 
 
 def noting(notes: Path, kind: str) -> Callable[..., None]:

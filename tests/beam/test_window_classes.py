@@ -1,7 +1,7 @@
 """Windows of classes of a program's own: their coder tells them apart, whatever the classes say of equality."""
 
 # Beam may not be installed, and its own types reject what it takes.
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportIncompatibleMethodOverride=false
 
 from __future__ import annotations
 

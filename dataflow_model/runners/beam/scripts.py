@@ -1,7 +1,7 @@
 """Beam's `TestStream` as a script of ours."""
 
 # Beam may not be installed, and its own types reject what it takes.
-# pyright: reportMissingImports=false, reportPrivateImportUsage=false
+# pyright: reportMissingImports=false, reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _element(label: str, value: Any, micros: int) -> tuple[Any, EventTime]:
     windows = Windows(GlobalWindowCoder()).from_beam(tuple(placed.windows))
     if any(isinstance(window, BeamWindow) for window in windows):
         raise UnsupportedOnRunner(
-            f"{label!r} adds {placed.value!r} in {placed.windows}, which the coder of its windows cannot encode",
+            f"{label!r} adds {placed.value!r} in {list(placed.windows)}, which the coder of its windows cannot encode",
             hint="add it in an IntervalWindow that is not empty, or use WindowInto behind the TestStream",
         )
     at = EventTime(our_time(placed.timestamp.micros))
