@@ -27,7 +27,7 @@ from apache_beam.transforms.window import GlobalWindow
 
 from dataflow_model.beam import Apply
 from dataflow_model.beam.windowings import windowing_of
-from tests.support.beam.programs import PROGRAMS, answers
+from tests.support.beam.programs import PROGRAMS, answers, ends_of_bundles
 from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ def test_a_program_of_beams_is_a_transform_of_our_pipeline_on_each_host(
     result = p.run()
     result.wait_until_finish()
     lines = sorted(record.value for record in result.collected("out"))
+    if program is ends_of_bundles:  # one for each bundle, of which several workers have several
+        lines = sorted({*lines})
     assert lines == answers(program, FnApiRunner(), tmp_path)
 
 
