@@ -56,6 +56,11 @@ def replaced_by_newer(plan: Plan, ref: Ref) -> Replaced:
     return _replaced(plan, ref, in_rounds=False)
 
 
+def refining_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:
+    """Return the groupings whose newer panes replace older ones in a side input, without retractions that say so."""
+    return [grouping for grouping in groupings_before(plan, ref, keeps_all_panes) if _refines(grouping)]
+
+
 def opens_empty(plan: Plan, ref: Ref) -> bool:
     """Return whether a side input is known from its first watermark on, even if it has no elements then.
 
@@ -85,8 +90,7 @@ def check_side_inputs(plan: Plan, *, in_rounds: bool = False) -> None:
 
 
 def _replaced(plan: Plan, ref: Ref, *, in_rounds: bool) -> Replaced:
-    before = groupings_before(plan, ref, keeps_all_panes)
-    refining = [grouping for grouping in before if _refines(grouping)]
+    refining = refining_groupings(plan, ref)
     if not refining:
         return "nothing"
     grouping = refining[0]

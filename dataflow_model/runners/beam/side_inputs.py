@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.plan.checks.side_panes import refining_groupings
 from dataflow_model.plan.functions.dofn import MapFn
 from dataflow_model.plan.functions.windowed import ForeignFn
 from dataflow_model.plan.logical.graph import main_inputs, outputs_of
 from dataflow_model.plan.logical.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Write
-from dataflow_model.plan.logical.refinements import groupings_before, keeps_all_panes, may_refine
 from dataflow_model.plan.logical.stages import changing_sides
 from dataflow_model.runners.beam.functions.stateful import StatefulStageFn
 from dataflow_model.runners.beam.own.labelled import why_not_retractable
@@ -64,9 +64,8 @@ def with_panes_taken_back(plan: Plan) -> Plan:
     chosen: set[str] = set()
     for reader in plan.nodes:
         for side in reader.side_inputs if isinstance(reader, ParDo) else ():
-            for grouping in groupings_before(plan, side.ref, keeps_all_panes):
-                strategy = grouping.strategy
-                if not strategy.accumulates or strategy.retracting or not may_refine(strategy):
+            for grouping in refining_groupings(plan, side.ref):
+                if not grouping.strategy.accumulates:  # there is nothing to retract
                     continue
                 other = _other_reader(plan, grouping)
                 if other is not None:
@@ -77,11 +76,13 @@ def with_panes_taken_back(plan: Plan) -> Plan:
                         "or use AccumulationMode.DISCARDING, with which it has all panes so far",
                     )
                 chosen.add(grouping.label)
+    if not chosen:
+        return plan
 
     def taking_back(node: Node) -> Node:
         if isinstance(node, GroupByKeyAndWindow) and node.label in chosen:
             return attrs.evolve(node, strategy=attrs.evolve(node.strategy, retracting=True))
-        if isinstance(node, ParDo) and isinstance(node.fn, ForeignFn) and chosen:
+        if isinstance(node, ParDo) and isinstance(node.fn, ForeignFn):
             return attrs.evolve(node, retractable="memoised")  # only where retractions come: it may be impure
         return node
 

@@ -51,7 +51,8 @@ def with_percentiles(plan: Plan, settings: Iterable[str]) -> Plan:
     for setting in settings:
         label, _, number = setting.rpartition("=")
         percentile = _percentile(number, setting)
-        plan = _changed(plan, label, f"--dm_watermark_percentile={setting}", lambda node: _early(node, percentile))  # noqa: B023 - called at once
+        option = f"--dm_watermark_percentile={setting}"
+        plan = _changed(plan, label, option, lambda node: _early(node, percentile))  # noqa: B023 - called at once
     return plan
 
 

@@ -301,7 +301,6 @@ class UserCalls:
         """Check and emit what a function has returned."""
         filed = self._checked(results, self.call)
         if filed:
-            self._begin_emission()
             self._file(filed, self.call)
 
     def fail(self, error: BaseException, value: Any, journal: StateJournal | None) -> None:
@@ -326,7 +325,6 @@ class UserCalls:
             )
             raise user_error(problem, node.label, value) from journal.uncopied
         journal.undo()
-        self._begin_emission()
         self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time, False, None)], call)
 
     def fire(self, name: str, tag: str, fire_time: int) -> None:
@@ -355,7 +353,7 @@ class UserCalls:
                     hint="emit outputs in process, when a timer fires, or in on_window_expiry",
                 )
             if outputs:  # they are behind the last ones of the bundle, or stand where it began
-                self._file(self._checked(outputs, self.call), self.call)
+                self._add(self._checked(outputs, self.call), self.call)
         self._emissions.end()
         output, self._output = self._output, {}
         return output
@@ -374,7 +372,6 @@ class UserCalls:
         except BaseException as error:
             raise user_error(error, node.label, self._event(function), hint=None) from error
         if filed:
-            self._begin_emission()
             self._file(filed, call)
 
     def _event(self, function: str) -> str:
@@ -466,13 +463,18 @@ class UserCalls:
         """Make what the current call is for the cause of the outputs that follow."""
         if self.timer is not None:
             self._emissions.of_timer(*self.timer)
-            return
-        if not isinstance(self._orders, list):
-            self._orders = list(self._orders)  # one after the other, which lanes are slow at
-        self._emissions.of_element(self._orders[self.call.row])
+        else:
+            self._emissions.of_element(self._orders[self.call.row])
 
     def _file(self, filed: list[_Output], call: Call) -> None:
-        """Add outputs, in the order of the current cause."""
+        """Add the outputs of a call."""
+        if self.timer is None and not isinstance(self._orders, list):
+            self._orders = list(self._orders)  # one after the other, which lanes are slow at
+        self._begin_emission()
+        self._add(filed, call)
+
+    def _add(self, filed: list[_Output], call: Call) -> None:
+        """Add outputs of the current cause, behind those that it has."""
         emissions, own_windows = self._emissions, (call.window,)
         own_pane = NO_FIRING if self._retracts else call.pane  # a retraction has everything that its value had
         emission: Order | None = None  # identifies the call from its first retraction on

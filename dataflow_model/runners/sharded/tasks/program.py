@@ -118,7 +118,7 @@ class Program:
         stages: tuple[tuple[KeyedNode, ...], ...] = tuple(() for _ in self.staged.stages)
         staged = attrs.evolve(self.staged, plan=plan, whole=plan, stages=stages, side_feeds={}, owners={}, passes=())
         foreign = {module.partition(".")[0] for module in self.staged.plan.foreign_modules}
-        ambient = self.ambient.without(foreign)
+        ambient = self.ambient.without(foreign)  # to restore a context variable, its module is imported
         return attrs.evolve(self, staged=staged, side_values={}, lifts={}, folded={}, ambient=ambient)
 
     def pack(self) -> PackedProgram:
